@@ -330,8 +330,8 @@ def _check_resolves(events: DataFrame, aggregate: Aggregate, value: Column | Non
         _ = events.where(value.isNotNull()).schema
     except AnalysisException as error:
         raise AggregateError(
-            "is not computed from one event alone",
+            "must be computed from a single event",
             field=str(aggregate),
-            way_out="Leave out window functions, other aggregates and what makes several rows, "
-            "such as explode",
+            way_out="Leave out window functions, other aggregates and functions that make several "
+            "rows, such as explode",
         ) from error

@@ -114,9 +114,7 @@ def _read(table: Table, path: str, wanted: Mapping[int, DataFile]) -> list[tuple
     except Exception as error:  # the library has no error of its own for damaged files
         raise unreadable(table, f"deletions cannot be read: {first_line(error)}: {path}") from error
     if len(found) < len(wanted):
-        raise unreadable(
-            table, f"a file of deletions lacks deletions that a manifest names: {path}"
-        )
+        raise unreadable(table, f"a file lacks deletions that a manifest names: {path}")
     return found
 
 

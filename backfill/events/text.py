@@ -84,10 +84,8 @@ def infer_schema(
         if field.name != _UNPARSED:
             schema.add(field.name, _settled(field.dataType))
     if not schema.fields:
-        raise SourceError(
-            f"none of its lines is {'CSV' if format == 'csv' else 'a JSON object'}", "
-            "field="source.path"
-        )
+        form = "CSV" if format == "csv" else "a JSON object"
+        raise SourceError(f"none of its lines is {form}", field="source.path")
     return schema
 
 

@@ -70,7 +70,7 @@ def folder_at(path: str | os.PathLike[str], field: str = "tables.path") -> Folde
             "must be a local folder, or a URL of an object store",
             field=field,
             value=shown(text),
-            way_out=f"Write it like s3://bucket/folder; or with {', '.join(SCHEMES[1:])}",
+            way_out=f"Write it like s3://bucket/folder; other schemes: {', '.join(SCHEMES[1:])}",
         )
     check_no_keys(text, field)
     if _MISREAD_IN_URL.search(text) or ":" in bucket or {"", ".", ".."} & set(inside):

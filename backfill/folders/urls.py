@@ -39,8 +39,8 @@ def check_no_keys(path: str, field: str) -> None:
     # In abfss, the container comes before the account.
     if at and scheme in SCHEMES and (scheme != "abfss" or set(before) & set(":/@")):
         raise TableError(
-            "has a key or a password in it",
+            "contains a key or a password",
             field=field,
             value=shown(path),
-            way_out="Give it in the environment instead, as in AWS_ACCESS_KEY_ID",
+            way_out="Set it in the environment instead, as in AWS_ACCESS_KEY_ID",
         )

@@ -20,7 +20,7 @@ def check_frame(frame: object, *, field: str = "events") -> None:
             "must be a DataFrame of Spark",
             field=field,
             value=type(frame).__name__,
-            way_out="spark.createDataFrame(...) makes one, of pandas' or Arrow's too",
+            way_out="spark.createDataFrame(...) makes one, also from pandas or Arrow",
         )
 
 

@@ -165,7 +165,7 @@ def _groupings(by: object) -> tuple[tuple[str, ...], ...]:
         for name in group:
             if not isinstance(name, str) or name == twice or name.lower() in _TAKEN:
                 raise ColumnError(
-                    "must be a column's name, named once, and not one of the result's own columns",
+                    "must be a column's name, given once, and not one of the result's own columns",
                     field="by",
                     value=name,
                     way_out="Rename the column, or give each grouping as a list of its own: "

@@ -196,6 +196,6 @@ def _dimensions(metrics: Sequence[Metric]) -> list[str]:
             "two columns of the result would have this name",
             field="metrics",
             value=twice,
-            way_out="Give each metric a name of its own, other than those of dimensions",
+            way_out="Give each metric its own name, different from those of dimensions",
         )
     return found

@@ -334,7 +334,7 @@ def _instants(at: DataFrame, time_format: str | None, timezone: str) -> DataFram
             "must have one column, of instants",
             field="at",
             value=", ".join(at.columns),
-            way_out="Select it; for values as of events of a key use metrics_at",
+            way_out="Select that column; for values at the times of a key's events, use metrics_at",
         )
     instant = time_column(at, at.columns[0], time_format, timezone)
     return at.select(instant.alias(INSTANT)).where(F.col(INSTANT).isNotNull()).distinct()

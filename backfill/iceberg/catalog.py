@@ -50,6 +50,6 @@ def open_catalog(name: str, options: Mapping[str, str], *, field: str) -> Catalo
             f"the catalog fails: {problem}",
             field=field,
             value=name,
-            way_out="Configure it as pyiceberg reads it: in ~/.pyiceberg.yaml, or by "
+            way_out="Configure it for pyiceberg: in ~/.pyiceberg.yaml, or with "
             f"PYICEBERG_CATALOG__{name.upper()}__URI and other variables",
         ) from None

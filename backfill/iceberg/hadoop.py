@@ -71,8 +71,8 @@ class HadoopCatalog(NoopCatalog):
         local = local_path(self._location)
         if local == "/" or (local is None and not re.match(r"[a-z0-9]+://[^/]", self._location)):
             raise TableError(
-                "a catalog of type hadoop needs a warehouse, the folder of its tables, by its "
-                "whole path or its URL",
+                "a catalog of type hadoop needs a warehouse: the absolute path or the URL of the "
+                "folder of its tables",
                 field=field,
                 value=name,
                 way_out="Set it beside the type, such as warehouse: file:///data/lake",
@@ -87,8 +87,8 @@ class HadoopCatalog(NoopCatalog):
         """
         if not isinstance(self._folder, LocalFolder):
             raise TableError(
-                "tables of a catalog of type hadoop are written on a disk only: in an object "
-                "store a commit can overwrite another one",
+                "tables of a catalog of type hadoop can only be written on a disk: in an object "
+                "store, one commit can overwrite another",
                 field=self._field,
                 value=shown(self._location),
                 way_out="Use another type of catalog, or Delta tables (tables.path)",
@@ -194,7 +194,7 @@ class HadoopCatalog(NoopCatalog):
         for length in range(1, len(name) + 1):
             if _versions(self._at(name[:length]) / "metadata"):
                 raise TableError(
-                    "there is a table of this name, and tables can't be in its folder",
+                    "there is a table of this name, and other tables can't be in its folder",
                     field=self._field,
                     value=".".join(name[:length]),
                     way_out="Publish into another schema",
@@ -206,7 +206,7 @@ class HadoopCatalog(NoopCatalog):
         parts = self.identifier_to_tuple(identifier)
         if not all(parts) or any(set(each) & set("/\\") for each in parts):
             raise TableError(
-                "the names of a catalog of type hadoop are folders within each other",
+                "in a catalog of type hadoop, each part of a name must be the name of a folder",
                 field=self._field,
                 value=shown(".".join(parts)),
                 way_out="Write it like schema.table",

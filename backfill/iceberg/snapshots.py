@@ -53,8 +53,8 @@ def data_files(table: Table, snapshot: Snapshot) -> Iterator[DataFile]:
     for entry in live_entries(table, snapshot):
         if entry.data_file.content != DataFileContent.DATA:
             raise TableError(
-                "another writer has deleted rows without writing their files again, and such "
-                "deletions are not read",
+                "another writer has deleted rows without rewriting their files, and such "
+                "deletions are not supported",
                 field=".".join(table.name()),
                 way_out="In Spark, CALL system.rewrite_data_files(table => …, options => "
                 "map('rewrite-all', 'true', 'remove-dangling-deletes', 'true')), and set "

@@ -97,10 +97,10 @@ def make_archive(home: Path) -> Path:
     submit = _spark_home() / "bin" / "spark-submit"
     if not submit.exists():
         raise SetupError(
-            "this pyspark has no Spark to start",
+            "this pyspark does not include Spark",
             field="pyspark",
             value=str(submit),
-            way_out="Install pyspark, and not pyspark-client",
+            way_out="Install pyspark, not pyspark-client",
         )
     archive = archive_for(home)
     try:

@@ -133,8 +133,8 @@ def _start(topic: Topic, partition: int, reached: int | None) -> int:
     low, high = topic.partitions[partition]
     if reached is not None and reached > high:
         raise SourceError(
-            f"partition {partition} ends at offset {high}, and {reached} were copied: the topic "
-            "has lost records",
+            f"partition {partition} ends at offset {high}, but was copied up to offset {reached}: "
+            "the topic has lost records",
             field="source.topic",
             value=shown(topic.name),
             way_out="Copy it into another folder",

@@ -47,7 +47,7 @@ def check_records(names: Sequence[str], uri: str) -> None:
     """
     if list(names) != SCHEMA.names:
         raise SourceError(
-            "is a Delta table of something else than a topic's records",
+            "is a Delta table of something other than a topic's records",
             field="source.path",
             value=shown(uri),
             way_out="Choose another folder; a source of format delta reads such a table",
@@ -79,7 +79,7 @@ class RecordTable:
             check_records([each.name for each in self._opened.schema().fields], uri)
         elif folder_at(uri, "source.path").names():
             raise SourceError(
-                "the folder holds other files than records of a topic",
+                "the folder holds files that are not records of a topic",
                 field="source.path",
                 value=shown(uri),
                 way_out="Choose an empty folder, or one that does not exist yet",
@@ -98,8 +98,8 @@ class RecordTable:
         found = {each: self._opened.transaction_version(self._name(each)) for each in partitions}
         if all(each is None for each in found.values()):
             raise SourceError(
-                f"holds the records of {self._opened.metadata().name}: another topic, or one of "
-                "this name that has been deleted since",
+                f"holds the records of {self._opened.metadata().name}: another topic, or an "
+                "earlier one of this name that has been deleted",
                 field="source.path",
                 value=shown(self._uri),
                 way_out="Choose another folder",

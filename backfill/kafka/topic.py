@@ -60,7 +60,7 @@ class Topic:
         self.name = name
         for each in settings.keys() & _OURS.keys():
             raise SourceError(
-                "this setting cannot be changed: no record would surely be copied once",
+                "this setting cannot be changed: each record must be copied exactly once",
                 field=f"source.options.{each}",
                 way_out="Leave it out",
             )
@@ -88,7 +88,7 @@ class Topic:
                 "there is no such topic",
                 field="source.topic",
                 value=shown(self.name),
-                way_out=did_you_mean(self.name, topics) if topics else "There is none at all",
+                way_out=did_you_mean(self.name, topics) if topics else "The brokers have no topics",
             ) from error
         return str(found.topic_id), sorted(each.id for each in found.partitions)
 
@@ -156,16 +156,16 @@ def _answering() -> Iterator[None]:
         if found.code() == KafkaError._INVALID_ARG:
             setting = _SETTING.search(found.str())
             raise SourceError(
-                "Kafka's client does not have this setting, or not this value of it",
+                "Kafka's client does not accept this setting, or not this value",
                 field=f"source.options.{setting[1]}" if setting else "source.options",
-                way_out="They are librdkafka's, such as bootstrap.servers",
+                way_out="Use settings of librdkafka, such as bootstrap.servers",
             ) from error
         if found.code() == KafkaError._AUTO_OFFSET_RESET:
             raise SourceError(
                 "records were deleted from the topic while it was copied",
                 field="source.topic",
-                way_out="Copy again: it continues with those that are left, and says how many are "
-                "lost",
+                way_out="Copy again: it continues with the records that are left, and reports how "
+                "many were lost",
             ) from error
         raise SourceError(
             f"Kafka's brokers refuse, or do not answer: {shown(found.str())}",

@@ -306,7 +306,7 @@ class CountWindow:
             )
         if self.order != "time":
             raise WindowError(
-                "a duration reaches over events in order of time only",
+                "must be time if the size or the advance is a duration",
                 field="order",
                 value=self.order,
                 way_out='Use order="time"',

@@ -91,7 +91,8 @@ class JoinWindow:
         for name, each in self.columns.items():
             if not self.has_right and each.side == RIGHT:
                 raise WindowError(
-                    f"is of the right side, and rows of a join of kind {how} have only the left",
+                    f"is of the right side, but rows of a join of kind {how} have only left "
+                    "columns",
                     field=f"columns.{name}",
                     value=str(each),
                     way_out="Use a column of the left side",

@@ -65,7 +65,7 @@ def _span(value: object, side: str) -> int:
     span: Fixed = fixed(value, field="within")
     if span.us < 0:
         raise WindowError(
-            f"how long {side} the left event can't be negative",
+            f"the time {side} the left event can't be negative",
             field="within",
             value=str(value),
             way_out=f"{_WAY_OUT}; pairs that must be some time apart need a condition in where",

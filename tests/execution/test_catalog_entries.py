@@ -71,7 +71,7 @@ def test_both_write_the_same_tables(folder: Path) -> None:
     assert len(late) == 3
     assert not any("'gone'" in row for row in late)
     assert any("'b'" in row and "events=2" in row for row in late)
-    assert "has deleted rows without writing their files again" in found["beside"]
+    assert "has deleted rows without rewriting their files" in found["beside"]
     assert "REORG TABLE" in found["beside"]
     assert len(found["purged"]["ours"]) == 2
     # The run of the date counts the events that are there, and so brings back all three of it.

@@ -430,7 +430,7 @@ def test_rows_that_cannot_be_used_change_no_others(spark: SparkSession, before: 
         ({"name": "Account"}, AggregateError, "name: the name is that of a dimension"),
         ({"name": "Window"}, AggregateError, "name: the name is reserved"),
         ({"by": ["At"]}, ColumnError, "not one of the result's own columns"),
-        ({"by": ["user", "User"]}, ColumnError, "by: must be a column's name, named once"),
+        ({"by": ["user", "User"]}, ColumnError, "by: must be a column's name, given once"),
         ({"aggregate": "total(x)"}, AggregateError, "total"),
     ],
 )

@@ -97,7 +97,7 @@ def test_a_new_one_replaces_that_of_other_jars(
 
 def test_without_a_spark_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-    with pytest.raises(SetupError, match="this pyspark has no Spark to start"):
+    with pytest.raises(SetupError, match="this pyspark does not include Spark"):
         make_archive(tmp_path)
 
 

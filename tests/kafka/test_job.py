@@ -238,7 +238,7 @@ def test_names_that_are_taken(
     document["source"] |= {"path": "other", "schema": "user string"}
     path.write_text(yaml.safe_dump(document))
     write_deltalake(path.parent / "other", pa.table({"user": ["a"]}))
-    with pytest.raises(SourceError, match="something else than a topic's records"):
+    with pytest.raises(SourceError, match="something other than a topic's records"):
         Job.load(path).run(spark)
     with pytest.raises(SourceError, match="late events of a source of format kafka") as caught:
         Job.load(path).recompute(spark, late="late")

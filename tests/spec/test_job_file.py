@@ -338,7 +338,7 @@ BAD = [
             ("size: 5, per: user, order: time", ".per: must be key or stream"),
             ("size: 5, advance: 6, order: time", ".advance: is larger than the size 5"),
             ("size: 1h, advance: 1m, order: time", ".advance: can't be a duration if the size is"),
-            ("size: 1h", ".order: a duration reaches over events in order of time only"),
+            ("size: 1h", ".order: must be time if the size or the advance is a duration"),
         )
     ),
     ("session: {gap: 30m}", "session: 30m", ["windows.sessions.session: must be a mapping"]),
@@ -404,7 +404,7 @@ BAD = [
     ("  sessions:", "  sitzungen für:", ["can't be used as a table name"]),
     ("  sessions:", '  "a\\n\\e[31m":', ["windows.a\\n\\x1b[31m: can't be used as a table name"]),
     ("path: out", "path: ftp://b/out", ["9: tables.path: must be a local folder, or a URL"]),
-    ("path: out", "path: s3://KEY:x@b/out", ["9: tables.path: has a key or a password in it"]),
+    ("path: out", "path: s3://KEY:x@b/out", ["9: tables.path: contains a key or a password"]),
     ("path: out", "path: s3://b/o#x", ["9: tables.path: has something that a library"]),
     ("path: out", "path: events/out", ["9: tables.path: the tables would be written into"]),
     ("path: events", "path: out/sessions", ["written into the folder that events are read from:"]),

@@ -514,7 +514,9 @@ def test_sparks_own_iceberg_tends_the_table(
     assert (Path(waiting.folder) / waiting.files[0].path).exists()
     assert first == [f"{key}|{date}" for key, date, _ in rows]
     assert operations == ["append", "replace", "overwrite"]
-    with pytest.raises(TableError, match="another writer has deleted rows without writing") as told:
+    with pytest.raises(
+        TableError, match="another writer has deleted rows without rewriting"
+    ) as told:
         files_of(store, "beside")
     [call] = re.findall(r"CALL (system\.[^;]*?\)\))", str(told.value))
     spark_sql.iceberg(catalog, "CALL lake." + call.replace("…", "'web.beside'"))

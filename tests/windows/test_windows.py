@@ -111,7 +111,7 @@ def test_what_is_no_duration(text: object) -> None:
             lambda: CountWindow(size="1h", advance="1m", order="time"),
             r"advance: can't be a duration .*HoppingWindow",
         ),
-        (lambda: CountWindow(size="1h"), "order: a duration reaches over events in order of time"),
+        (lambda: CountWindow(size="1h"), "order: must be time if the size or the advance is a dur"),
     ],
 )
 def test_windows_that_are_refused(make: object, says: str) -> None:

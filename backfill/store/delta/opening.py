@@ -51,8 +51,8 @@ def open_table(folder: Folder, version: int | None = None) -> DeltaTable | None:
 def _check_features(folder: Folder, features: set[str]) -> None:
     if DELETIONS in features:
         raise TableError(
-            "another writer has deleted rows without writing their files again, and such deletions "
-            "are not read",
+            "another writer has deleted rows without rewriting their files, and such deletions "
+            "are not supported",
             field=str(folder),
             way_out="In Spark, REORG TABLE … APPLY (PURGE) writes the files again; set the table's "
             "delta.enableDeletionVectors to false",
