@@ -85,7 +85,7 @@ CAUSES: Mapping[str, Cause] = MappingProxyType(
             ),
             Cause(
                 name="spurious",
-                since="an event was written alone before its partner came; of joins only",
+                since="an event was written alone before its partner came (joins only)",
                 color="#86bcb6",
                 of_order=True,
             ),

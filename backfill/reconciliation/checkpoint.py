@@ -96,5 +96,5 @@ def _lines(log: Path) -> list[dict[str, Any] | None]:
     """The JSON lines after the version; None where Spark wrote no object."""
     version, *lines = log.read_text(encoding="utf-8").splitlines()
     if version != "v1":
-        raise ValueError(f"{log.name} is of version {version}, and v1 is known")
+        raise ValueError(f"{log.name} has version {version}, but only v1 is known")
     return [json.loads(line) if line.startswith("{") else None for line in lines if line]

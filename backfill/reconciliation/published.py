@@ -51,7 +51,7 @@ def compared(name: str, window: AnyWindow) -> Window | EventWindow:
     """
     if isinstance(window, RollingWindow):
         raise WindowError(
-            "no streaming operator writes the rows of a metric, which stand where a value changes",
+            "no streaming operator writes rows like a metric's: one at each change of a value",
             field=f"metrics ({name})",
             value=str(window),
             way_out="Compare a sliding or hopping window of the job with the stream",
@@ -59,10 +59,11 @@ def compared(name: str, window: AnyWindow) -> Window | EventWindow:
     assert not isinstance(window, JoinWindow)
     if isinstance(window, CountWindow) and window.per == "stream":
         raise WindowError(
-            "windows of the whole stream are not compared with a stream's output",
+            "windows of the whole stream can't be compared with a stream's output",
             field=f"windows.{name}",
             value=str(window),
-            way_out="In a job with key: [], a window per: key is the same, and is compared",
+            way_out="In a job with key: [], use per: key: the window is the same, and can be "
+            "compared",
         )
     return window
 

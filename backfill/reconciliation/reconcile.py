@@ -208,7 +208,8 @@ class _Reconciling:
             else:
                 totals, off = by_driver
             self.progress(
-                f"{totals.batch:,} windows and {totals.stream:,}; {off.keys:,} keys differ"
+                f"{totals.batch:,} windows in the table and {totals.stream:,} in the stream; "
+                f"{off.keys:,} keys differ"
             )
             if off.keys:
                 off = replace(off, windows=self._held(off.windows))
@@ -226,7 +227,7 @@ class _Reconciling:
         if not self.partitioned:
             problem = "the events have none"
         elif columns[-1] in {each.name for each in fields if not is_whole(each.dataType)}:
-            problem = f"{columns[-1]} is no whole number"
+            problem = f"{columns[-1]} is not a whole number"
         else:
             return
         for name in PLACES:
@@ -243,8 +244,8 @@ class _Reconciling:
         own, theirs = self.spec.engine.tick_us, self.system.tick_us
         if is_distinct(self.window) and own != theirs:
             raise JobFileError(
-                "distinct sliding windows begin a tick after an event, which is another one in the "
-                "stream's engine: the windows cannot be told from each other",
+                "distinct sliding windows begin one tick after an event, and the stream's engine "
+                "has a different tick: the windows cannot be told apart",
                 field="engine",
                 value=self.spec.engine.name,
                 way_out=f"Publish them as the stream has them: engine: {self.system.name}",
@@ -345,7 +346,7 @@ class _Reconciling:
         except ReplayError as error:
             if max(counts) > MOST_EVENTS:
                 raise
-            self.progress(f"replaying them in this process, since {error.problem}")
+            self.progress(f"replaying them in this process, because {error.problem}")
             return [keyed.explained(windows.toArrow(), events.toArrow())], ordered
 
     def _keyed(self, sides: Sides, last: int | None, *, ordered: bool, joint: bool) -> KeyExplainer:

@@ -193,7 +193,7 @@ def test_streams_of_the_same_rows(world: World, tmp_path: Path) -> None:
     # So it would be if the last two events had not reached Flink.
     assert {each.explanation.causes for each in found.differences} == {("missing_in_stream",)}
     for name, told in (
-        ("together", "whole stream are not compared"),
+        ("together", "whole stream can't be compared"),
         ("chats", "flink has no such windows"),
     ):
         with pytest.raises(WindowError, match=told):

@@ -370,7 +370,7 @@ def test_on_the_command_line(
         for row in [{"account": "a", "at": "2026-01-02T10:00:00Z"}]
     ]
     assert sorted(row.id for row in held.collect()) == ["1", "2", "5"]
-    with pytest.raises(WindowError, match="no streaming operator writes the rows of a metric"):
+    with pytest.raises(WindowError, match="no streaming operator writes rows like a metric"):
         job.reconcile("cards_by_account", spark, stream=str(tmp_path), format="table")
     with pytest.raises(WindowError, match="Structured Streaming has no metrics"):
         job.stream(spark, to=tmp_path / "live")

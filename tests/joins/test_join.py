@@ -189,8 +189,8 @@ def test_times_in_the_zone(spark: SparkSession) -> None:
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"within": ("5m",)}, WindowError, "within: must be two durations, before and after"),
     ({"within": 5}, WindowError, "within: a bare number has no unit"),
-    ({"within": ("-5m", "30m")}, WindowError, "how long before the left event can't be negative"),
-    ({"within": ("5m", "-1s")}, WindowError, "how long after the left event can't be negative"),
+    ({"within": ("-5m", "30m")}, WindowError, "the time before the left event can't be negative"),
+    ({"within": ("5m", "-1s")}, WindowError, "the time after the left event can't be negative"),
     ({"within": "1 day"}, WindowError, "within: can't be a calendar span"),
     ({"within": TumblingWindow(size="1 day")}, WindowError, "within: windows of a calendar can't"),
     ({"within": SessionWindow(gap="1h")}, WindowError, "within: not a duration"),

@@ -157,7 +157,7 @@ def test_what_is_dropped() -> None:
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"within": "1us"}, ReplayError, "within: must be whole milliseconds"),
     ({"within": "5 messages"}, ReplayError, "within: must be whole milliseconds"),
-    ({"within": ("-1s", "5s")}, WindowError, "how long before the left event can't be negative"),
+    ({"within": ("-1s", "5s")}, WindowError, "the time before the left event can't be negative"),
     ({"engine": "storm"}, ReplayError, "engine: has no join of two streams that is known here"),
     ({"engine": "flink", "how": "left"}, ReplayError, "how: Flink's interval join is an inner"),
     ({"engine": "flink", "grace": "1s"}, ReplayError, "grace: the engine flink has no such"),

@@ -217,11 +217,14 @@ def test_nothing_differs(spark: SparkSession) -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"within": "5 messages"}, "within: a stream's join is compared where it pairs events by time"),
+    (
+        {"within": "5 messages"},
+        "within: a stream's join can be compared only if it pairs events by time",
+    ),
     ({"how": "anti"}, "how: must be inner or left or full"),
     ({"engine": "storm"}, "engine: has no join of two streams that is known here"),
     ({"arrival": "nn"}, "arrival: the left side has no such column"),
-    ({"arrival": "key"}, "arrival: two events of the left side have the same"),
+    ({"arrival": "key"}, "arrival: has the same value in two events of the left side"),
     ({"partition": "part"}, "partition: the left side has no such column"),
     ({"columns": "key, n AS number"}, "stream: the join has no such column"),
     ({"columns": "n"}, "on: the stream has no such column"),

@@ -343,20 +343,23 @@ def test_on_the_command_line(
     assert batch[0]["start"] == "1970-01-01T00:00:00.000000Z"
     code, _, told = call("--columns=click=id", "--allowed-lateness=3s")
     assert code == 2
-    assert "stream.allowed_lateness: is no setting of a join" in told
+    assert "stream.allowed_lateness: is not a setting of a join" in told
 
 
 SETTINGS: list[tuple[dict[str, Any], str]] = [
     ({"format": "flink"}, "stream.format: the output of a join is read as a table"),
-    ({"checkpoint": "here"}, "checkpoint: is of a Spark query"),
+    ({"checkpoint": "here"}, "checkpoint: belongs to a Spark query"),
     ({"panes": "accumulating"}, "stream.panes: has no meaning for the format table"),
-    ({"columns": {}}, "stream.columns: the stream has no such column of the key"),
-    ({"columns": {"id": "user"}}, "stream.columns: besides the key, the stream has no column"),
+    ({"columns": {}}, "stream.columns: the stream has no such key column"),
+    (
+        {"columns": {"id": "user"}},
+        "stream.columns: the stream has no column of the join's table besides",
+    ),
     ({"wall_clock": "nn"}, "stream.wall_clock: no such column"),
 ]
 JOBS: list[tuple[str, str, str]] = [
     (", arrival: n", "", "events.arrival: is needed to compare a join"),
-    ("arrival: n", "arrival: [kind, n]", "events.arrival: must be one column, for the watermark"),
+    ("arrival: n", "arrival: [kind, n]", "events.arrival: must be one column: the watermark"),
     ("engine: flink", "engine: storm", "engine: has no join of two streams that is known here"),
     ("how: inner", "how: anti", "how: must be inner or left or full"),
     ("how: inner", "how: left, where: left.ad > right.ad", "joins.sold.where: no streaming join"),

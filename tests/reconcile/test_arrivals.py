@@ -189,7 +189,7 @@ def test_nothing_is_proved_by_order_where_an_event_has_none(
             "[part, arrival]",
             {"engine": "kafka-streams", "restarts": "0:1"},
             JobFileError,
-            "stream.restarts: needs offsets, but arrival is no whole number",
+            "stream.restarts: needs offsets, but arrival is not a whole number",
         ),
     ],
 )

@@ -70,7 +70,7 @@ COLUMNS: dict[str, dict[str, Any]] = {
 #: What is said of a format.
 OPTIONS = {"beam": {"panes": "accumulating"}, "samza": {"panes": "accumulating"}}
 #: Why what has no meaning is refused.
-REFUSED = "has no such window|has no spark-update of session windows"
+REFUSED = "has no such window|does not write session windows in the format spark-update"
 
 
 @dataclass(frozen=True)

@@ -385,7 +385,7 @@ def test_options_that_do_not_fit(spark: SparkSession, tmp_path: Path) -> None:
         (
             {"topic": "changelog"},
             SourceError,
-            r"stream.path: none of .*; is it of the changelog",
+            r"stream.path: none of .*; is it from the changelog",
         ),
         (
             {"value_format": "string"},
@@ -410,5 +410,5 @@ def test_options_that_do_not_fit(spark: SparkSession, tmp_path: Path) -> None:
     for options, kind, message in cases:
         with pytest.raises(kind, match=message):
             stream(spark, output, "kafka-streams", MINUTE, **{"bytes": "hex", **options})
-    with pytest.raises(SourceError, match=r"none of .*of the output .topic.\?"):
+    with pytest.raises(SourceError, match=r"none of .*is it from the output .topic.\?"):
         stream(spark, changelog, "kafka-streams", MINUTE, bytes="hex", aggregates=COUNT)

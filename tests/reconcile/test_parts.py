@@ -38,7 +38,7 @@ def test_parts_are_explained_as_the_whole(
     with monkeypatch.context() as patched:
         patched.setattr(run, "in_parts", _without_backfill)
         here = in_parts.reconciled(job, spark, 10, said)
-        assert said[-1] == "replaying them in this process, since there is no backfill", said
+        assert said[-1] == "replaying them in this process, because there is no backfill", said
         assert in_parts.told(here) == in_parts.told(whole)
         patched.setattr(run, "MOST_EVENTS", 71)
         with pytest.raises(ReplayError, match="there is no backfill"):

@@ -72,6 +72,6 @@ def test_windows_that_begin_a_tick_later_are_of_the_streams_engine(
     row = {"partition": 0, "offset": 0, "key": key, "value": {"n": 1}}
     stream = write_rows(tmp_path / "stream.parquet", [row])
     given = {"key_format": "struct", "value_format": "struct"}
-    with pytest.raises(JobFileError, match="begin a tick after an event") as caught:
+    with pytest.raises(JobFileError, match="begin one tick after an event") as caught:
         job.reconcile("w", spark, stream=str(stream), format="kafka-streams", **given)
     assert caught.value.way_out == "Publish them as the stream has them: engine: kafka-streams"

@@ -112,7 +112,7 @@ BAD = [
     ("left: kind = 'click'\n", "left: ''\n", ["5: joins.sold.left: is empty"]),
     ("    left: kind = 'click'\n", "", ["4: joins.sold.left: is missing"]),
     ("[-5m, 30m]", "[5, 30m]", ["7: joins.sold.within: a bare number has no unit"]),
-    ("[-5m, 30m]", "[5m, -30m]", ["how long after the left event can't be negative"]),
+    ("[-5m, 30m]", "[5m, -30m]", ["the time after the left event can't be negative"]),
     ("[-5m, 30m]", "[5m]", ["7: joins.sold.within: must be two durations, before and after"]),
     ("[-5m, 30m]", "0 messages", ["7: joins.sold.within: must be a whole number of messages"]),
     (

@@ -252,7 +252,7 @@ class JoinComparison:
             return sorted(found, key=lambda one: (one[1]["arrival"], not one[0]))
         except TypeError:
             raise ReplayError(
-                "can't be put in order, as it is NULL somewhere",
+                "can't be put in order: it is NULL for some events",
                 field="arrival",
                 value=list(self.arrival),
                 way_out="Leave out events that the stream never received",
@@ -312,7 +312,7 @@ def _check_unique(events: Sequence[tuple[bool, dict[str, Any]]]) -> None:
         place = (left, row["arrival"])
         if place in seen:
             raise ReplayError(
-                f"two events of the {LEFT if left else RIGHT} side have the same",
+                f"has the same value in two events of the {LEFT if left else RIGHT} side",
                 field="arrival",
                 value=list(row["arrival"]),
                 way_out="Name more columns, such as partition and offset",

@@ -124,7 +124,7 @@ def reconcile_join(
     reach = read_within(within)
     if not isinstance(reach, Reach):
         raise WindowError(
-            "a stream's join is compared where it pairs events by time",
+            "a stream's join can be compared only if it pairs events by time",
             field="within",
             value=str(within),
             way_out='Write it like ("5m", "30m")',
@@ -170,15 +170,15 @@ def reconcile_join(
         check_batch(right, batch, field="arrival")
     if (batch is not None) != (engine == "spark"):
         raise ReplayError(
-            "is the column of Spark's micro-batches, and needed for them",
+            "is needed for Spark's micro-batches, and only for them",
             field="batch",
             value=batch,
-            way_out="Give it with engine='spark', and with no other",
+            way_out="Give it with engine='spark', and with no other engine",
         )
     if engine == "flink":
         if skipped is not None:
             raise ReplayError(
-                "the engine flink joins records without a value like others",
+                "the engine flink joins records without a value like any others",
                 field="skipped",
                 value=skipped,
                 way_out="Leave it out",

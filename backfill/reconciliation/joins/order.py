@@ -49,7 +49,7 @@ class JoinOrder:
         names = spec.arrival or self.context.source.arrival
         if self.engine == "spark" and len(names) < 2:
             raise JobFileError(
-                "does not say which micro-batch read an event, as is needed to compare a Spark "
+                "does not say which micro-batch read an event, which is needed to compare a Spark "
                 "query's join",
                 field="events.arrival",
                 value=list(names) or None,
@@ -60,13 +60,13 @@ class JoinOrder:
             check_batch(self.context.source.frame, names[0], field="arrival")
             return names
         if not names:
-            problem = "is needed to compare a join: the order in which its events arrived"
+            problem = "is needed to compare a join: it gives the order in which events arrived"
         elif len(names) == 1 or not (spec.source.parts or self.engine == "flink"):
             return names
         elif spec.source.parts:
-            problem = "must be one column, for the order in which events of two sources arrived"
+            problem = "must be one column that orders the events of both sources by arrival"
         else:
-            problem = "must be one column, for the watermark depends on the order of all partitions"
+            problem = "must be one column: the watermark depends on the order of all partitions"
         raise JobFileError(
             problem,
             field="events.arrival",

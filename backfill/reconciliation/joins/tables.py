@@ -87,7 +87,7 @@ def compare_join(
     spark = FORMS[given.options.format].engine == "spark"
     if checkpoint is not None and not spark:
         raise JobFileError(
-            "is of a Spark query, whose output has the format spark-append",
+            "belongs to a Spark query, whose output has the format spark-append",
             field="checkpoint",
             value=checkpoint,
             way_out="Leave it out, or set stream.format: spark-append",
@@ -96,8 +96,8 @@ def compare_join(
     read = None if checkpoint is None else read_checkpoint(checkpoint)
     if read is not None and read.first:
         raise JobFileError(
-            f"has no logs of the batches before {read.first}, which Spark has dropped; so it is "
-            "not known which batch read an event, and by which watermark it was judged",
+            f"has no logs of the batches before {read.first}, which Spark has dropped: it is "
+            "unknown which batch read an event and which watermark applied to it",
             field="checkpoint",
             value=checkpoint,
             way_out="Name the columns of the batch's number and of the place in it in "
@@ -204,11 +204,11 @@ class _JoinOfJob:
         """The settings of the replay, checked."""
         if self.given.options.format not in ("table", "spark-append"):
             raise JobFileError(
-                "the output of a join is read as a table, of the columns that the join's table has",
+                "the output of a join is read as a table with the columns of the join's table",
                 field="stream.format",
                 value=self.given.options.format,
-                way_out="Use table, or spark-append for a Spark query; rename what has other names "
-                "with columns: theirs=ours",
+                way_out="Use table, or spark-append for a Spark query; rename columns that have "
+                "other names with columns: theirs=ours",
             )
         given = {k: v for k, v in self.given.settings.items() if v is not None}
         given.pop("wall_clock", None)
@@ -217,7 +217,7 @@ class _JoinOfJob:
         for name, value in given.items():
             if name not in _SETTINGS:
                 raise JobFileError(
-                    "is no setting of a join",
+                    "is not a setting of a join",
                     field=f"stream.{name}",
                     value=value,
                     way_out=f"Leave it out; a join takes {', '.join(_SETTINGS)} and wall_clock",
@@ -231,7 +231,7 @@ class _JoinOfJob:
         """
         if by_place(self.window):
             raise ReplayError(
-                "joins by number of messages are known of none of the engines that are replayed",
+                "none of the engines that are replayed is known to join by number of messages",
                 field=f"joins.{self.name}.within",
                 value=str(self.window.within),
                 way_out="Compare a join in time",
@@ -245,8 +245,8 @@ class _JoinOfJob:
             )
         if self.window.where is not None and self.engine == "spark" and self.checkpoint is None:
             raise ReplayError(
-                "Spark filters a side before it takes its watermark, so a join with a condition "
-                "is compared by the watermarks of the query's checkpoint",
+                "Spark filters a side before it takes its watermark, so comparing a join with a "
+                "condition needs the watermarks in the query's checkpoint",
                 field=f"joins.{self.name}.where",
                 value=self.window.where,
                 way_out="Give --checkpoint, the folder of the query's checkpoint",
@@ -255,7 +255,7 @@ class _JoinOfJob:
             why = "no streaming join has a condition of its own, so an event whose partners all "
             why += "fail it is not alone in the stream"
             if self.engine == "spark":
-                why = "Spark's join can have a condition, but its replay can not"
+                why = "Spark's join can have a condition, but its replay cannot"
             raise ReplayError(
                 why,
                 field=f"joins.{self.name}.where",
@@ -353,13 +353,13 @@ class _JoinOfJob:
         if missing or len(names) == len(context.spec.key):
             known = ", ".join(each for each in self._columns if each not in context.spec.key)
             raise ColumnError(
-                "the stream has no such column of the key"
+                "the stream has no such key column"
                 if missing
-                else "besides the key, the stream has no column of the join's table",
+                else "the stream has no column of the join's table besides the key",
                 field="stream.columns",
                 value=missing[0] if missing else list(values),
-                way_out=f"Rename what has other names with columns: theirs=ours; the key is "
-                f"{', '.join(context.spec.key)}, and other columns are {known}",
+                way_out=f"Rename columns that have other names with columns: theirs=ours; the key "
+                f"is {', '.join(context.spec.key)}, and the other columns are {known}",
             )
         others = [name for name in values if name not in names]
         context.progress(

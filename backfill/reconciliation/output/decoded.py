@@ -183,8 +183,8 @@ def _check_window(options: StreamOptions, wanted: Wanted) -> None:
         choose(wanted.engine, window, None, rolling=False)
         if interchangeable(window) and (options.deltas or options.repeats):
             raise JobFileError(
-                "has no meaning for windows around single events or by their number, whose rows "
-                "do not repeat",
+                "has no meaning for windows around single events or by number of events, whose "
+                "rows do not repeat",
                 field="stream.firing (or stream.panes)",
                 way_out="Leave it out",
             )
@@ -198,9 +198,11 @@ def _check_window(options: StreamOptions, wanted: Wanted) -> None:
             way_out="Reconcile a window of the same gap without rules: add one to the job",
         )
     if not wanted.engine.has(window):
-        problem = f"the engine {name} has no such windows, so no stream of it can have written them"
+        problem = (
+            f"the engine {name} has no such windows, so none of its streams can have written them"
+        )
     elif isinstance(window, SessionWindow) and not options.form.sessions:
-        problem = f"{name} has no {options.format} of session windows"
+        problem = f"{name} does not write session windows in the format {options.format}"
     else:
         return
     raise WindowError(

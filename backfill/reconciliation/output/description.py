@@ -70,7 +70,7 @@ def _check_mode(format: str, emit: str | None) -> None:
     mode = format.removeprefix("spark-")
     if emit not in (None, mode):
         raise JobFileError(
-            f"has another output mode than the format {format}",
+            f"differs from the output mode of the format {format}",
             field="stream.emit",
             value=emit,
             way_out=f"Leave it out, or set the format to spark-{emit}",

@@ -136,7 +136,7 @@ class StreamOptions:
                 )
         if self.retracting and self.form.engine != "beam":
             raise JobFileError(
-                f"panes of {self.format} are not taken back",
+                f"the format {self.format} does not take panes back",
                 field="stream.panes",
                 value=self.panes,
                 way_out="Allowed: accumulating, discarding",
@@ -172,5 +172,5 @@ class StreamOptions:
         for name in ours:
             if ours.count(name) > 1:
                 raise JobFileError(
-                    "two columns are given one name", field="stream.columns", value=name
+                    "two columns are given the same name", field="stream.columns", value=name
                 )

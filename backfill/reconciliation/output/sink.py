@@ -43,7 +43,7 @@ def not_committed(path: str, files: Collection[str]) -> list[str]:
                 continue
             version, *lines = logs[number].read_text(encoding="utf-8").splitlines()
             if version != "v1":
-                raise ValueError(f"{logs[number].name} is of version {version}, and v1 is known")
+                raise ValueError(f"{logs[number].name} has version {version}, but only v1 is known")
             for line in lines:
                 entry = json.loads(line)
                 name = str(local_path(entry["path"]) or entry["path"]).rsplit("/", 1)[-1]

@@ -70,7 +70,7 @@ def decode_columns(written: Written, options: StreamOptions, wanted: Wanted) -> 
             *(F.concat_ws(" ", F.lit(name), row.getField(name)) for name in order),
         ),
         problems=[
-            failing(~known, "op is not +I" if single else "op is none of +I, -U, +U and -D"),
+            failing(~known, "op is not +I" if single else "op is not +I, -U, +U or -D"),
             *problems,
             *(each.problem for each in [*key, start, end, *results.values(), *order.values()]),
         ],
@@ -115,5 +115,5 @@ def _sorting(given: Value, name: str, zone: str, steps: Steps) -> Read:
         if isinstance(given.type, T.FloatType | T.DoubleType):
             needs_spark(steps.frame, "floating-point numbers put rows in order", field=name)
         read = Read(given.column, F.lit(None).cast("string"))
-    missing: Column = failing(read.value.isNull(), f"{name} is NULL or no whole number")
+    missing: Column = failing(read.value.isNull(), f"{name} is NULL or not a whole number")
     return Read(read.value, missing)

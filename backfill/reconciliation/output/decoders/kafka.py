@@ -126,12 +126,13 @@ def _windowed(
     else:
         assert size is not None, "Kafka's windows of time have one length"
         end = steps.once(end_of(start, size))
-    hint = "" if session else f"; is it of the {options.topic} (topic)?"
+    hint = "" if session else f"; is it from the {options.topic} (topic)?"
     problem = F.coalesce(
         failing(data.isNull(), f"the key is not bytes in {options.bytes} (bytes)"),
         failing(F.length(data) < tail, f"the key is shorter than a window's {tail} bytes{hint}"),
         failing(
-            long_at(data, 4, steps.runtime, 4) != 0, f"the key ends in no sequence number 0{hint}"
+            long_at(data, 4, steps.runtime, 4) != 0,
+            f"the key does not end in sequence number 0{hint}",
         )
         if changelog
         else none,
