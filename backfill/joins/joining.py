@@ -118,7 +118,7 @@ def join(
     if isinstance(reach, Reach):
         if arrived:
             raise WindowError(
-                "has no meaning where within is not a number of events",
+                "has no meaning if within is not a number of events",
                 field="arrival",
                 value=list(arrived),
                 way_out="Leave it out",
@@ -141,7 +141,7 @@ def _check_unique(unique: bool, shared: SharedWindows | None, how: str) -> None:
     if unique or (shared is not None and how not in ("semi", "anti")):
         return
     raise WindowError(
-        "pairs are repeated only for tumbling and hopping windows, and not by semi and anti joins",
+        "pairs are repeated only for tumbling and hopping windows, not by semi and anti joins",
         field="unique",
         value=unique,
         way_out="Leave it out",

@@ -37,7 +37,7 @@ class SharedWindows:
         advance = window.advance if isinstance(window, HoppingWindow) else window.size
         if not isinstance(window.size, Fixed) or not isinstance(advance, Fixed):
             raise WindowError(
-                "windows of a calendar can't be joined within",
+                "events can't be joined within calendar windows",
                 field="within",
                 value=str(window),
                 way_out="Use a fixed size such as 24h",

@@ -74,7 +74,7 @@ class Sides:
                 check_has(f"the {side} side", has, name, field="arrival")
                 if not sortable(has[name]):
                     raise ColumnError(
-                        f"is {has[name].simpleString()}, by which events can't be ordered",
+                        f"is {has[name].simpleString()}, which can't order events",
                         field="arrival",
                         value=name,
                         way_out="Use numbers, or times",
@@ -83,7 +83,7 @@ class Sides:
             mine, theirs = (each[name].simpleString() for each in self.columns)
             if mine != theirs:
                 raise ColumnError(
-                    f"is {mine} and {theirs} on the two sides, which are put in one order by it",
+                    f"is {mine} and {theirs} on the two sides, but must order both together",
                     field="arrival",
                     value=name,
                     way_out="Cast it to one type on both sides",
@@ -222,7 +222,7 @@ def _columns(frame: DataFrame, side: str, on: Sequence[str]) -> dict[str, T.Data
     for name in frame.columns:
         if name.lower() in RESERVED or lower.count(name.lower()) > 1:
             raise ColumnError(
-                "is a name that a join uses itself"
+                "is a name that the join itself uses"
                 if name.lower() in RESERVED
                 else "is the name of two columns",
                 field=side,

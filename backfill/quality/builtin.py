@@ -58,7 +58,7 @@ BUILTINS: Mapping[str, Builtin] = {
     for each in (
         Builtin(
             name="key_present",
-            about="every event has a key, where the engine wants one",
+            about="every event has a key, if the engine needs one",
             scope="events",
         ),
         Builtin(name="time_present", about="every event has a time", scope="events"),
@@ -69,8 +69,8 @@ BUILTINS: Mapping[str, Builtin] = {
         ),
         Builtin(
             name="counted_once",
-            about="no event (key, time and id) is counted twice; of more than a million, looked up "
-            "for one key of 64",
+            about="no event (key, time and id) is counted twice; if there are more than a million, "
+            "this is checked for one key in 64",
             scope="events",
         ),
         Builtin(
@@ -93,14 +93,14 @@ BUILTINS: Mapping[str, Builtin] = {
         ),
         Builtin(
             name="counts",
-            about="a window holds at least one event, unless it is of those before an event or a "
+            about="a window holds at least one event, unless it leaves its own event out or is a "
             "metric's",
             scope="windows",
         ),
         Builtin(
             name="unique",
-            about="there is one row for each key and window; of a window for each event, for each "
-            "event that has an id",
+            about="there is one row for each key and window; if each event has a window, one for "
+            "each event that has an id",
             scope="windows",
         ),
         Builtin(
@@ -110,7 +110,8 @@ BUILTINS: Mapping[str, Builtin] = {
         ),
         Builtin(
             name="history",
-            about="rows and events of a date are near those of the same weekday before",
+            about="the numbers of rows and events of a date are near those of the same weekday "
+            "before",
             scope="windows",
             severity="warn",
             limit=0.5,

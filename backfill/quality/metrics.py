@@ -109,7 +109,7 @@ class EventsSum(ColumnAggregateMetricProvider):
 
 
 def _no_counts(name: str, kind: str) -> ColumnError:
-    return ColumnError(f"{kind} is not a type of a count of events", field=name)
+    return ColumnError(f"{kind} can't be a count of events", field=name)
 
 
 def _frame(

@@ -18,7 +18,7 @@ _NAMED = ("column", "column_A", "column_B", "column_list", "column_set", "key")
 _LONGEST = 100
 # How a result is reported, which a suite can't set here; older ones do.
 _REPORTING = frozenset({"catch_exceptions", "include_config", "result_format"})
-_NO_SPARK = "Great Expectations can't make it on Spark's frames"
+_NO_SPARK = "Great Expectations can't evaluate it on Spark's frames"
 _REFUSED = {
     "expect_column_values_to_be_dateutil_parseable": _NO_SPARK,
     "expect_query_results_to_match_comparison": "there are no other data sources to query here",
@@ -48,7 +48,7 @@ def own_check(name: str, arguments: Mapping[str, Any], severity: Severity) -> Ch
     given = dict(arguments)
     about = given.pop("description", None)
     if name == QUERY and "{batch}" not in str(given.get("unexpected_rows_query", "{batch}")):
-        problem = "must select from {batch}, which is the table that is checked"
+        problem = "must select from {batch}, the table that is checked"
         raise JobFileError(problem, field="unexpected_rows_query")
     check_arguments(expectation, given)
     return Check(
@@ -119,7 +119,7 @@ def _expectation(name: str) -> Any:
         return get_expectation_impl(name)
     way_out = did_you_mean(_snake_case(name), names)
     if way_out.startswith("Allowed"):  # some sixty
-        way_out = "Name one of Great Expectations' like expect_column_values_to_be_between"
+        way_out = "Use one of Great Expectations', such as expect_column_values_to_be_between"
     raise JobFileError("there is no such expectation", field=name, way_out=way_out)
 
 

@@ -214,7 +214,8 @@ class ProcessingTime:
         """
         if time < self._latest:
             raise ReplayError(
-                "is before that of an earlier arrival, and the engine's time is the wall clock's",
+                "is before the time of an earlier arrival, but the engine's time is the wall "
+                "clock's",
                 field="time",
                 value=time,
                 way_out="Give each event the time at which it was processed",

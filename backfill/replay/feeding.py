@@ -205,7 +205,7 @@ def batch_numbers(events: list[Event], size: int | None) -> list[int]:
     for number in numbers:
         if type(number) is not int:
             raise ReplayError(
-                "must be a whole number, that of a batch",
+                "must be a whole number: the number of a batch",
                 field="batch",
                 value=number,
                 way_out="Number the batches, from 0",
@@ -248,7 +248,7 @@ def _usable(setup: Setup) -> Callable[[Event], bool]:
                 f"is outside {years}",
                 field="time",
                 value=time,
-                way_out="Give µs since the epoch, and leave out events with times such as this",
+                way_out="Give µs since the epoch, and leave out events with such times",
             )
         if event.key is None and not groups:
             _check(streaming.null_key, "key", event)
@@ -265,14 +265,14 @@ def _usable(setup: Setup) -> Callable[[Event], bool]:
         assert event.gap is not None
         if not allowed:
             raise ReplayError(
-                f"the engine {engine.name} has no gaps that differ from event to event",
+                f"the engine {engine.name} has no gaps that differ between events",
                 field="gap",
                 value=event.gap,
                 way_out="Leave it out",
             )
         if event.gap % engine.tick_us or (event.gap <= 0 and not streaming.filters_gaps):
             raise ReplayError(
-                "must be greater than zero, and whole milliseconds",
+                "must be whole milliseconds, greater than zero",
                 field="gap",
                 value=event.gap,
                 way_out="Give whole milliseconds in µs, such as 60_000_000",

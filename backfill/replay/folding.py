@@ -71,7 +71,7 @@ class Folding:
         for name, each in aggregates.items():
             if not hasattr(each, "python"):
                 raise AggregateError(
-                    "is no aggregate",
+                    "is not an aggregate",
                     field=f"aggregates.{name}",
                     value=each,
                     way_out="Use those of backfill.aggregates, such as count() or sum('amount')",
@@ -160,7 +160,7 @@ def _field(name: str, expression: object) -> str | None:
     if expression is None or (isinstance(expression, str) and expression.isidentifier()):
         return expression
     raise AggregateError(
-        "a replay aggregates plain fields",
+        "a replay can only aggregate plain fields",
         field=f"aggregates.{name}",
         value=str(expression),
         way_out="Evaluate the expression into a field of the events first",

@@ -60,8 +60,8 @@ def _hint(window: Window | EventWindow) -> str | None:
         return "backfill.aggregate computes count windows with a duration"
     if isinstance(window, CountWindow):
         return (
-            "Storm and Flink's datastream have count windows of a size in order of arrival, Flink "
-            "SQL in order of time with an advance of 1, plain has all"
+            "Storm and Flink's datastream have count windows of a size in order of arrival; Flink "
+            "SQL has them in order of time with an advance of 1; plain has all"
         )
     if isinstance(window, SessionWindow) and window.has_rules:
         return "No engine has these rules: replay it with a gap only, or compute it in batch"

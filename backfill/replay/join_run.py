@@ -117,7 +117,7 @@ class JoinRun:
         unknown = next((event for event, _ in ordered if event.batch is None), None)
         if unknown is not None:
             raise ReplayError(
-                "is not known, and Spark joins micro-batches",
+                "is not known, but Spark joins micro-batches",
                 field="batch",
                 value=f"None, at arrival {unknown.arrival!r}",
                 way_out="Name the batch of each event",

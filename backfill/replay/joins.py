@@ -199,10 +199,10 @@ def _settings(engine: str, how: str, given: Mapping[str, Any]) -> dict[str, Any]
     """The engine's settings, as given or by default."""
     if engine not in _SETTINGS:
         raise ReplayError(
-            "has no join of two streams that is known here",
+            "has no known join of two streams",
             field="engine",
             value=engine,
-            way_out="Joins are known of " + ", ".join(sorted(_SETTINGS)),
+            way_out="Known joins: " + ", ".join(sorted(_SETTINGS)),
         )
     if choice(how, tuple(_OUTER), field="how") != "inner" and engine == "flink":
         raise ReplayError(
@@ -238,7 +238,7 @@ def _span(value: object, field: str, tick: int) -> int:
     span = fixed(value, field=field)
     if span.us < 0 or span.us % tick:
         raise ReplayError(
-            "must be whole milliseconds, not negative",
+            "must be whole milliseconds, and not negative",
             field=field,
             value=str(value),
             way_out="Use a value such as 10s",

@@ -250,10 +250,10 @@ def _check_places(events: list[Event], settings: Settings) -> None:
     for name, place in named:
         if place not in arrivals:
             raise ReplayError(
-                "is the arrival of no event",
+                "is not the arrival of an event",
                 field=name,
                 value=place,
-                way_out="Give arrivals as the events have them"
+                way_out="Give arrivals of events"
                 + (f", such as {events[-1].arrival!r}" if events else ""),
             )
 

@@ -36,7 +36,7 @@ _CHOICES = {
 #: Two that can't be given together, and why.
 _APART = (
     ("segments", "segment_interval", "each gives the length of a segment"),
-    ("past_retention", "grace", "KIP-94's drafts knew no grace"),
+    ("past_retention", "grace", "KIP-94's drafts had no grace"),
     ("early", "early_after", "a window has one early trigger"),
 )
 _PLACES = ("commits", "restarts")
@@ -150,14 +150,14 @@ def resolve(
     for name, others in _NEEDS.items():
         if wanted.get(name) and not any(wanted.get(each) for each in others):
             raise ReplayError(
-                f"means nothing without {' or '.join(others)}",
+                f"has no meaning without {' or '.join(others)}",
                 field=name,
                 value=str(wanted[name]),
                 way_out=f"Give {others[0]} too, or leave it out",
             )
     if "emit_interval" in wanted and emit != "on_close":
         raise ReplayError(
-            "only windows that are emitted on close are looked for at intervals",
+            "the engine looks at intervals only for windows that it emits on close",
             field="emit_interval",
             value=str(wanted["emit_interval"]),
             way_out="Leave it out, or give emit='on_close'",
@@ -181,7 +181,7 @@ def _check_triggers(
             )
     if wanted.get("accumulation") == "retracting" and not streaming.retracts:
         raise ReplayError(
-            f"the engine {engine.name} retracts no panes",
+            f"the engine {engine.name} does not retract panes",
             field="accumulation",
             value="retracting",
             way_out="Use accumulating or discarding; Beam's model, and Flink's api='sql-group', "
@@ -189,7 +189,7 @@ def _check_triggers(
         )
     if isinstance(wanted.get("early"), AnyTrigger) and wanted.get("early_once"):
         raise ReplayError(
-            "a trigger fires once anyway, unless it is Repeatedly",
+            "a trigger fires only once anyway, unless it is Repeatedly",
             field="early_once",
             value=True,
             way_out="Leave it out",
@@ -203,7 +203,7 @@ def _checked(name: str, value: Any, engine: Engine) -> Any:
         span = fixed(value, field=name)
         if span.us < 0 or span.us % engine.tick_us:
             raise ReplayError(
-                "must be whole milliseconds, not negative"
+                "must be whole milliseconds, and not negative"
                 if engine.tick_us > 1
                 else "must not be negative",
                 field=name,
@@ -230,7 +230,7 @@ def _checked(name: str, value: Any, engine: Engine) -> Any:
                 + "a list of arrivals",
                 field=name,
                 value=value,
-                way_out="Give those of events, such as [3, 8]"
+                way_out="Give arrivals of events, such as [3, 8]"
                 + (", or 10 for a commit after every ten events, or 30s" if counts else ""),
             )
     if name in _FLAGS:

@@ -58,7 +58,7 @@ def encode_windowed_key(windowed: WindowedKey, form: Form) -> bytes:
     key, start = windowed.key, _millis("start", windowed.start)
     if form.startswith("session"):
         if windowed.end is None:
-            raise ReplayError("a session has an end", field="end", way_out="Give it in µs")
+            raise ReplayError("a session must have an end", field="end", way_out="Give it in µs")
         bounds = _millis("end", windowed.end) + start
         parts = {
             "session": key + bounds,
@@ -125,7 +125,7 @@ def _millis(field: str, time: int) -> bytes:
             "must be whole milliseconds that fit 64 bits",
             field=field,
             value=time,
-            way_out="Floor it to 1,000 µs",
+            way_out="Round it down to 1,000 µs",
         )
     return struct.pack(">q", millis)
 

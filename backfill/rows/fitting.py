@@ -130,14 +130,14 @@ def check_looked_at(events: DataFrame, window: AnyWindow) -> None:
             )
         if not sortable(types[name]):
             raise ColumnError(
-                f"is {types[name].simpleString()}, by which copies of events can't be ordered",
+                f"is {types[name].simpleString()}, which can't order copies of events",
                 field=field,
                 value=name,
                 way_out="Make it an array of entries, such as map_entries, in the source",
             )
         if name.lower() in TAKEN or name.lower().startswith("_key"):
             raise ColumnError(
-                "is a name that a join uses itself",
+                "is a name that the join itself uses",
                 field=field,
                 value=name,
                 way_out="Rename the column in the source",
@@ -176,7 +176,7 @@ def check_distinct_columns(result: DataFrame, key: Sequence[str], id: str | None
             "two columns of the result would have this name",
             field="key" if of_key else "id" if of_id else "aggregates",
             value=name,
-            way_out="Rename one of them, or leave out what is named twice",
+            way_out="Rename one of them, or leave out the one that is named twice",
         )
 
 
@@ -212,7 +212,7 @@ def check_arrival(events: DataFrame, window: AnyWindow, arrival: Sequence[str]) 
             )
         if isinstance(type, T.StringType | T.BinaryType | T.BooleanType):
             raise ColumnError(
-                "must be a number or a time to number events by",
+                "must be a number or a time, to number events by it",
                 field="arrival",
                 value=f"{arrival[-1]} {type.simpleString()}",
                 way_out='Cast the column, or use order="time"',

@@ -281,7 +281,7 @@ class History:
         for name, each in self.aggregates.items():
             if each.python is None:
                 raise AggregateError(
-                    "has no form in plain Python, in which results are replayed",
+                    "has no form in plain Python, which replays the results",
                     field=f"aggregates.{name}",
                     value=str(each),
                     way_out="Use count, sum, min, max, mean, variance, stddev, an exact "
@@ -333,7 +333,7 @@ def _place(name: str, type: T.DataType) -> Column:
     if isinstance(type, T.TimestampType):
         return F.unix_micros(column(name))
     raise ColumnError(
-        "the arrival has to be a whole number or a timestamp",
+        "the arrival must be a whole number or a timestamp",
         field=name,
         value=type.simpleString(),
         way_out="Cast it",

@@ -118,9 +118,9 @@ def _check_deltas(deltas: Mapping[str, str], aggregates: Sequence[str]) -> None:
     for name in (*deltas, *aggregates):
         if name not in aggregates or name not in deltas:
             raise AggregateError(
-                "is no aggregate of the updates"
+                "is not an aggregate of the updates"
                 if name in deltas
-                else "is missing: it is not said how its deltas are combined",
+                else "is missing: say how its deltas are combined",
                 field=f"deltas.{name}",
                 way_out="Name each of " + ", ".join(aggregates),
             )

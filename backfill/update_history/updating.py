@@ -168,7 +168,7 @@ def _check_columns(
     streaming, name = apart.streaming, apart.engine.name
     if partition is not None and streaming.feed != "partitions":
         raise ReplayError(
-            f"under {name}, partitions have no clocks of their own",
+            f"under {name}, partitions do not have their own clocks",
             field="partition",
             value=partition,
             way_out="Leave it out; where there are several inputs, give the `watermark`",

@@ -154,9 +154,7 @@ def test_on_the_command_line(
     [row] = world.job.windows_covering("sold", "2026-01-02T00:10:00Z", key="a").to_pylist()
     assert row["id_right"] == "late"
     assert "checks succeeded" in call("validate")
-    with pytest.raises(
-        ReplayError, match=r"'plain'\). Joins are known of flink, kafka-streams, spark"
-    ):
+    with pytest.raises(ReplayError, match=r"'plain'\). Known joins: flink, kafka-streams, spark"):
         world.job.reconcile("sold", spark, stream=str(tmp_path), format="table")
     with pytest.raises(JobFileError, match="a row of a join has what tells its events"):
         world.job.events_in("sold", row, spark)

@@ -115,7 +115,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"tolerance": "1 day"}, WindowError, "tolerance: can't be a calendar span"),
     ({"allow_exact": "no"}, WindowError, "allow_exact: must be true or false"),
     ({"arrival": "rank"}, ColumnError, "arrival: the right side has no such column"),
-    ({"arrival": "tags"}, ColumnError, "arrival: is map<int,int>, by which events"),
+    ({"arrival": "tags"}, ColumnError, "arrival: is map<int,int>, which can't order events"),
     ({"on": "usr"}, ColumnError, "on: the left side has no such column"),
 ]
 

@@ -192,7 +192,11 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"within": ("-5m", "30m")}, WindowError, "the time before the left event can't be negative"),
     ({"within": ("5m", "-1s")}, WindowError, "the time after the left event can't be negative"),
     ({"within": "1 day"}, WindowError, "within: can't be a calendar span"),
-    ({"within": TumblingWindow(size="1 day")}, WindowError, "within: windows of a calendar can't"),
+    (
+        {"within": TumblingWindow(size="1 day")},
+        WindowError,
+        "within: events can't be joined within calendar windows",
+    ),
     ({"within": SessionWindow(gap="1h")}, WindowError, "within: not a duration"),
     ({"unique": False}, WindowError, "unique: pairs are repeated only for tumbling and hopping"),
     (
@@ -249,7 +253,7 @@ def test_names_that_are_taken(spark: SparkSession) -> None:
     assert [row._Time for row in join(left, exported, **common).collect()] == [7]
     with pytest.raises(ColumnError, match="right: the result would have two columns of this name"):
         join(left, twice, **common)
-    with pytest.raises(ColumnError, match="right: is a name that a join uses itself"):
+    with pytest.raises(ColumnError, match="right: is a name that the join itself uses"):
         join(left, own, **common)
     with pytest.raises(ColumnError, match="left: is the name of two columns"):
         join(left.select("*", "at"), left, **common)

@@ -95,9 +95,9 @@ def test_the_text_of_a_number(spark: SparkSession) -> None:
 REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"within": "0 messages"}, WindowError, "must be a whole number of messages, at least 1"),
     ({"arrival": "rank"}, ColumnError, "arrival: the right side has no such column"),
-    ({"arrival": "tags"}, ColumnError, "arrival: is map<int,int>, by which events can't"),
-    ({"arrival": "part"}, ColumnError, "arrival: is int and bigint on the two sides, which are"),
-    ({"within": "5m", "arrival": "id"}, WindowError, "arrival: has no meaning where within is not"),
+    ({"arrival": "tags"}, ColumnError, "arrival: is map<int,int>, which can't order events"),
+    ({"arrival": "part"}, ColumnError, "arrival: is int and bigint on the two sides, but must"),
+    ({"within": "5m", "arrival": "id"}, WindowError, "arrival: has no meaning if within is not"),
 ]
 
 

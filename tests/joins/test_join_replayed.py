@@ -158,12 +158,12 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"within": "1us"}, ReplayError, "within: must be whole milliseconds"),
     ({"within": "5 messages"}, ReplayError, "within: must be whole milliseconds"),
     ({"within": ("-1s", "5s")}, WindowError, "the time before the left event can't be negative"),
-    ({"engine": "storm"}, ReplayError, "engine: has no join of two streams that is known here"),
+    ({"engine": "storm"}, ReplayError, "engine: has no known join of two streams"),
     ({"engine": "flink", "how": "left"}, ReplayError, "how: Flink's interval join is an inner"),
     ({"engine": "flink", "grace": "1s"}, ReplayError, "grace: the engine flink has no such"),
     ({"watermark_delay": "1s"}, ReplayError, "watermark_delay: the engine kafka-streams has no"),
     ({"how": "anti"}, WindowError, "how: must be inner or left or full"),
-    ({"grace": "-1s"}, ReplayError, "grace: must be whole milliseconds, not negative"),
+    ({"grace": "-1s"}, ReplayError, "grace: must be whole milliseconds, and not negative"),
     ({"emit_interval": "1us"}, ReplayError, "emit_interval: must be whole milliseconds"),
     ({"store": "cloud"}, WindowError, "store: must be disk or memory"),
     ({"spurious": 1}, WindowError, "spurious: must be true or false"),
@@ -183,7 +183,7 @@ def test_what_is_refused(given: dict[str, Any], error: type[Exception], message:
 
 
 def test_spark_joins_batches() -> None:
-    with pytest.raises(ReplayError, match="batch: is not known, and Spark joins micro-batches"):
+    with pytest.raises(ReplayError, match="batch: is not known, but Spark joins micro-batches"):
         replay_join([event("a", 0, 0)], [], engine="spark", within="1s")
 
 

@@ -222,7 +222,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "within: a stream's join can be compared only if it pairs events by time",
     ),
     ({"how": "anti"}, "how: must be inner or left or full"),
-    ({"engine": "storm"}, "engine: has no join of two streams that is known here"),
+    ({"engine": "storm"}, "engine: has no known join of two streams"),
     ({"arrival": "nn"}, "arrival: the left side has no such column"),
     ({"arrival": "key"}, "arrival: has the same value in two events of the left side"),
     ({"partition": "part"}, "partition: the left side has no such column"),

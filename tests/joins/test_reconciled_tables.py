@@ -360,7 +360,7 @@ SETTINGS: list[tuple[dict[str, Any], str]] = [
 JOBS: list[tuple[str, str, str]] = [
     (", arrival: n", "", "events.arrival: is needed to compare a join"),
     ("arrival: n", "arrival: [kind, n]", "events.arrival: must be one column: the watermark"),
-    ("engine: flink", "engine: storm", "engine: has no join of two streams that is known here"),
+    ("engine: flink", "engine: storm", "engine: has no known join of two streams"),
     ("how: inner", "how: anti", "how: must be inner or left or full"),
     ("how: inner", "how: left, where: left.ad > right.ad", "joins.sold.where: no streaming join"),
 ]

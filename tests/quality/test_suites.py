@@ -106,12 +106,12 @@ def test_a_description_is_for_people() -> None:
             "expect_column_values_to_match_like_pattern",
             {"column": "a", "like_pattern": "%"},
             "expect_column_values_to_match_like_pattern: "
-            "Great Expectations can't make it on Spark's frames",
+            "Great Expectations can't evaluate it on Spark's frames",
         ),
         (
             "unexpected_rows_expectation",
             {"unexpected_rows_query": "select 1"},
-            "unexpected_rows_query: must select from {batch}, which is the table that is checked",
+            "unexpected_rows_query: must select from {batch}, the table that is checked",
         ),
     ],
 )

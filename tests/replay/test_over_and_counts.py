@@ -268,7 +268,7 @@ class TestProcessingTime:
         assert rows(result.superseded) == [(0, 0, 1), (0, 5, 2)]
 
     def test_time_does_not_go_back(self) -> None:
-        with pytest.raises(ReplayError, match="time: is before that of an earlier arrival"):
+        with pytest.raises(ReplayError, match="time: is before the time of an earlier arrival"):
             run([event(0, "a", 5), event(1, "a", 4)], self.GAP, "samza")
 
 

@@ -57,7 +57,7 @@ def test_settings_that_an_engine_has_not(engine: str, window: Any, settings: Any
     ("settings", "says"),
     [
         ({"grace": "1 day"}, "grace: can't be a calendar span"),
-        ({"grace": "-1s"}, "grace: must be whole milliseconds, not negative"),
+        ({"grace": "-1s"}, "grace: must be whole milliseconds, and not negative"),
         ({"grace": "1us"}, "grace: must be whole milliseconds"),
         ({"segments": 1}, "segments: must be a whole number, at least 2"),
         ({"segments": 3, "segment_interval": "1m"}, "segments: can't be given together"),
@@ -65,20 +65,23 @@ def test_settings_that_an_engine_has_not(engine: str, window: Any, settings: Any
         ({"past_retention": "keep"}, "past_retention: no such choice"),
         ({"emit": "append"}, "emit: the engine kafka-streams has no such emit policy"),
         ({"emit": "on_close", "caching": True}, "caching: windows emitted on close"),
-        ({"commits": 3}, "commits: means nothing without caching"),
+        ({"commits": 3}, "commits: has no meaning without caching"),
         ({"commits": 0, "caching": True}, "commits: must be a number of events, at least 1"),
         ({"commits": 2.5, "caching": True}, "commits: must be a number of events, at least 1"),
-        ({"commits": [7], "caching": True}, "commits: is the arrival of no event"),
+        ({"commits": [7], "caching": True}, "commits: is not the arrival of an event"),
         ({"restarts": 5}, "restarts: must be a list of arrivals"),
         ({"restarts": "12"}, "restarts: must be a list of arrivals"),
-        ({"restarts": [(1, 3)]}, "restarts: is the arrival of no event.*such as 0"),
-        ({"restored": True}, "restored: means nothing without restarts"),
+        ({"restarts": [(1, 3)]}, "restarts: is not the arrival of an event.*such as 0"),
+        ({"restored": True}, "restored: has no meaning without restarts"),
         ({"caching": "no"}, "caching: must be true or false"),
         ({"segment_interval": "0s"}, "segment_interval: must be greater than zero"),
         ({"timezone": "Foo/Bar"}, "timezone: there is no such time zone"),
         ({"commits": "0s", "caching": True}, "commits: must be greater than zero"),
         ({"commits": "often", "caching": True}, "commits: not a duration"),
-        ({"emit_interval": "1s"}, "emit_interval: only windows that are emitted on close"),
+        (
+            {"emit_interval": "1s"},
+            "emit_interval: the engine looks at intervals only for windows that it emits on close",
+        ),
         ({"store": "rocks"}, "store: no such choice"),
         (
             {"segments": 3, "store": "memory"},
@@ -146,11 +149,11 @@ def test_what_a_constructor_refuses_is_refused() -> None:
     [
         ("samza", {"timer_interval": "0s"}, "timer_interval: must be greater than zero"),
         ("samza", {"drained": "no"}, "drained: must be true or false"),
-        ("samza", {"early_once": True}, "early_once: means nothing without early or early_after"),
+        ("samza", {"early_once": True}, "early_once: has no meaning without early or early_after"),
         ("flink", {"emit": "on_update", "early": 3}, "early: .*sends a pane after each event"),
         ("samza", {"emit": "on_update", "early_after": "1s"}, "early_after: .*after each event"),
         ("spark", {"idle_batches": "no"}, "idle_batches: must be true or false"),
-        ("spark", {"aggregates": {"n": "count"}}, r"aggregates\.n: is no aggregate"),
+        ("spark", {"aggregates": {"n": "count"}}, r"aggregates\.n: is not an aggregate"),
     ],
     ids=str,
 )
@@ -187,7 +190,9 @@ def test_aggregates_are_of_fields() -> None:
     }
     (only,) = replay(events, GAP, aggregates=made).final
     assert only.values == {"n": 2, "values": 3, "total": 1, "last": None}
-    with pytest.raises(AggregateError, match=r"aggregates\.x: a replay aggregates plain fields"):
+    with pytest.raises(
+        AggregateError, match=r"aggregates\.x: a replay can only aggregate plain fields"
+    ):
         replay(events, GAP, aggregates={"x": agg.sum("v * 2")})
     with pytest.raises(ColumnError, match=r"w: the event that arrived as 0 has no such field"):
         replay(events, GAP, aggregates={"x": agg.sum("w")})

@@ -250,9 +250,11 @@ class TestRefused:
 
     def test_settings(self) -> None:
         for engine in ("flink", "samza"):
-            with pytest.raises(ReplayError, match=f"accumulation: the engine {engine} retracts no"):
+            with pytest.raises(
+                ReplayError, match=f"accumulation: the engine {engine} does not retract"
+            ):
                 run(arriving(1), TEN, engine, accumulation="retracting")
-        with pytest.raises(ReplayError, match="early_once: a trigger fires once anyway"):
+        with pytest.raises(ReplayError, match="early_once: a trigger fires only once anyway"):
             run(arriving(1), TEN, "samza", early=AfterCount(2), early_once=True)
         with pytest.raises(ReplayError, match="early: must be a whole number, at least 1"):
             run(arriving(1), TEN, "beam", early="often")

@@ -81,7 +81,7 @@ def test_what_cannot_be_written() -> None:
         encode_windowed_key(WindowedKey(b"", 1_500), "window")
     with pytest.raises(ReplayError, match=r"sequence: must fit 32 bits \(got 2147483648"):
         encode_windowed_key(WindowedKey(b"", 0, None, 1 << 31), "window-changelog")
-    with pytest.raises(ReplayError, match="end: a session has an end"):
+    with pytest.raises(ReplayError, match="end: a session must have an end"):
         encode_windowed_key(WindowedKey(b"", 0), "session")
     with pytest.raises(ReplayError, match="Did you mean 'session'"):
         decode_windowed_key(b"", "sessions")  # type: ignore[arg-type]

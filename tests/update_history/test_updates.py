@@ -481,7 +481,7 @@ class TestRefused:
             (ReplayError, "batch_size: there is no such setting here", {"batch_size": 3}),
             (ReplayError, "earli: there is no such setting here", {"earli": 3}),
             (ReplayError, "grace: the engine flink has no such", {"grace": "1s"}),
-            (ColumnError, "name: the arrival has to be a whole number", {"arrival": "name"}),
+            (ColumnError, "name: the arrival must be a whole number", {"arrival": "name"}),
             (
                 ColumnError,
                 "events: no such column",
@@ -538,7 +538,7 @@ class TestRefused:
         for deltas, message in [
             ({}, "deltas.n: is missing"),
             ({"n": "mean"}, "deltas.n: deltas can't be combined this way"),
-            ({"n": "sum", "m": "sum"}, "deltas.m: is no aggregate"),
+            ({"n": "sum", "m": "sum"}, "deltas.m: is not an aggregate"),
         ]:
             with pytest.raises(AggregateError, match=message):
                 table_as_of(sent, key="key", deltas=deltas)
