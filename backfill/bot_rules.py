@@ -83,7 +83,7 @@ class BotRule:
         )
         if events is None and where is None and span is None:
             raise WindowError(
-                "says nothing that could hold of a session",
+                "has no condition that a session could meet",
                 field="name",
                 value=name,
                 way_out="Give events or where",
@@ -94,7 +94,7 @@ class BotRule:
                     "has no meaning without events",
                     field=field,
                     value=str(getattr(self, field)),
-                    way_out="Give the number of events that a session must have more than",
+                    way_out="Give the number of events that a session must exceed",
                 )
 
     def __str__(self) -> str:

@@ -162,7 +162,7 @@ def check_held(name: str, events: int, assigned: int) -> None:
     """
     if events != assigned:
         raise ConservationError(
-            f"its windows hold {events} events, of {assigned} assigned to them",
+            f"its windows hold {events} events, but {assigned} were assigned to them",
             field=name,
             way_out=_WAY_OUT,
         )

@@ -20,8 +20,8 @@ _TOKEN = re.compile(
 )
 
 #: What errors say of such a function, and what to do.
-CHANGES = "calls {}, by which the same event gives something else in another run"
-INSTEAD = "Leave it out, or have it in a column of the source; quote a column of this name with `"
+CHANGES = "calls {}, which can give the same event another value in another run"
+INSTEAD = "Leave it out, or read its value from the source; quote a column of this name with `"
 
 
 def changing_function(text: str) -> str | None:

@@ -98,7 +98,7 @@ def session(
         )
     if runtime != "spark" and remote is not None:
         raise SetupError(
-            "is of a session in this process, and a server has a runtime of its own",
+            "is for a session in this process, but a server has its own runtime",
             field="runtime",
             value=runtime,
             way_out="Leave out the runtime, or the address of the server (remote)",

@@ -154,7 +154,7 @@ def _single(kind: type, value: object) -> Trigger:
     if isinstance(value, Trigger):
         return value
     raise WindowError(
-        "is repeated already" if isinstance(value, Repeatedly) else "is no trigger",
+        "is repeated already" if isinstance(value, Repeatedly) else "is not a trigger",
         field=kind.__name__,
         value=value,
         way_out="Let Repeatedly stand outside: Repeatedly(AfterAny(AfterCount(100), ...))",

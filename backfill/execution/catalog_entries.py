@@ -42,7 +42,7 @@ def check_entries(spec: JobSpec, spark: SparkSession) -> None:
     for name in _tables(spec):
         if "-" in name:
             raise TableError(
-                "can't be the name of a table in a catalog, because of the -",
+                "can't be the name of a table in a catalog, because it contains -",
                 field=f"windows.{name}",
                 way_out="Use letters, digits and _",
             )
@@ -92,7 +92,7 @@ def _check_delta(spec: JobSpec, spark: SparkSession) -> None:
         # nothing about Delta Lake, and will show when a run writes there.
         if "DATA_SOURCE_NOT_FOUND" in str(error):
             raise SetupError(
-                "this Spark does not have Delta Lake, which it needs to register tables",
+                "this Spark does not have Delta Lake, which is needed to register tables",
                 field="tables.format",
                 value="delta",
                 way_out="Start it with the jars, as docs/catalogs.md says, or leave out catalog, "
@@ -159,5 +159,5 @@ def _failures(spec: JobSpec, before: str = "") -> Iterator[None]:
             f"{before}the catalog fails: {shown(first_line(error))}",
             field="tables.catalog",
             value=spec.entries.catalog,
-            way_out="Configure it as Spark reads it: spark.sql.catalog.… by --spark",
+            way_out="Configure it for Spark: spark.sql.catalog.… with --spark",
         ) from error

@@ -261,7 +261,7 @@ def _unchanged(before: dict[str, Any] | None) -> dict[str, Any]:
         raise TableError(
             "the table has no record of what it has counted",
             field="tables",
-            way_out="Run the whole backfill, which makes one, or restore a later version",
+            way_out="Run the whole backfill, which writes one, or restore a later version",
         )
     return before
 

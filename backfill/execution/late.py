@@ -138,8 +138,8 @@ def _merged(context: Context, staging: Staging, late: LateInputs) -> _Merged:
         events = without(events, anew.bots(context), bots_key(context)).unionByName(anew.came)
         read = None if read is None else read - anew.late_bots + anew.ceased
         context.progress(
-            f"{anew.late_bots:,} late rows are of bots, as are {anew.became:,} that were counted "
-            f"before; {anew.ceased:,} are no longer"
+            f"{anew.late_bots:,} late rows are bots' events; of the events counted before, "
+            f"{anew.became:,} now count as bots' and {anew.ceased:,} no longer do"
         )
         if anew.became:
             went = slices(context, anew.went, late.tables, computed_once).by_key()

@@ -298,7 +298,7 @@ def _check_further(state: State, newest: Record, after: Record, zone: str) -> No
     if found:
         raise TableError(
             "another run has published meanwhile, and one of the two covers further dates, for "
-            f"which the other has counted late events, of {shown(found[0])}",
+            f"which the other has counted late events of {shown(found[0])}",
             field=state.name,
             way_out="Run again.",
         )

@@ -29,7 +29,7 @@ def as_published(new: DataFrame, like: DataFrame, table: str) -> DataFrame:
         now = own[each.name]
         if not _holds(each.dataType, now):
             raise TableError(
-                f"is {each.dataType.simpleString()} in the table, and would be "
+                f"is {each.dataType.simpleString()} in the table, but would be "
                 f"{now.simpleString()} now: a type of the source has changed",
                 field=f"{table}, column {each.name}",
                 way_out="Nothing was published. Run everything: backfill run JOB",

@@ -86,7 +86,7 @@ def choose(
     few = ratio < FEWEST
     than = "less than" if few else "not less than"
     return Combining(
-        not few, f"{ratio:.2f} events to a slice in a sample, {than} {FEWEST}", ratio, events
+        not few, f"{ratio:.2f} events per slice in a sample, {than} {FEWEST}", ratio, events
     )
 
 

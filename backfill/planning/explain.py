@@ -60,7 +60,7 @@ def explained(stage: Stage, spec: JobSpec) -> Explained:
         replaces = f"windows that hold or held an event of [{low}, {high})"
         if spec.bots is not None:
             reads += "; for rules for bots, sessions across its edges"
-            replaces += ", and of dates on which events are judged otherwise because of these"
+            replaces += ", and of dates on which events are judged differently because of these"
     else:
         assert isinstance(stage, MergeStage)
         tables = tuple(name for each in stage.late for name in each.tables)
@@ -76,8 +76,8 @@ def explained(stage: Stage, spec: JobSpec) -> Explained:
         if again:
             reads += f", and for {', '.join(again)} all events of the windows that these touch"
         if spec.bots is not None:
-            reads += "; for rules for bots, the sessions and days that late events are of"
-            replaces += ", or that have an event which is or was a bot's because of it"
+            reads += "; for rules for bots, the sessions and days of the late events"
+            replaces += ", or that have an event that it makes a bot's or no longer a bot's"
     return Explained(
         kind=kind,
         reads=reads,

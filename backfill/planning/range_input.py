@@ -273,6 +273,6 @@ def _judged_otherwise(
     anew = judged_anew(context, before, new)
     if not anew.became + anew.ceased:
         return anew, Dates()
-    context.progress(f"{anew.became + anew.ceased:,} events counted before are judged otherwise")
+    context.progress(f"{anew.became + anew.ceased:,} events counted before are judged differently")
     on = anew.moved.select(day_number(F.col(TIME), zone)).distinct().collect()
     return anew, dates_of_numbers(row[0] for row in on) - dates

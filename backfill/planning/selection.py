@@ -64,7 +64,7 @@ def selected(
     if date is not None:
         one = _read(date, _DATE, zone)
         if one == dt.date.max:
-            raise JobFileError("is the end of all dates", field=_DATE, value=str(one))
+            raise JobFileError("is the last possible date", field=_DATE, value=str(one))
         dates = (one, one + DAY)
     elif start is not None and end is not None:
         dates = (_read(start, _START, zone), _read(end, _END, zone))

@@ -88,11 +88,11 @@ def _counted(context: Context, name: str) -> dict[str, Dates]:
 def _check_by_time(name: str, window: AnyWindow) -> None:
     why = None
     if isinstance(window, JoinWindow):
-        why = "a row of a join has what tells its events: their times, and their ids"
+        why = "a join's row itself identifies its events, by their times and ids"
     elif by_place(window):
         why = "an event's place in the order, not its time, says which windows hold it"
     elif isinstance(window, SlidingWindow) and window.before:
-        why = "which events of the same instant came before is not in the table"
+        why = "the table does not say which events of the same instant came before"
     if why is not None:
         raise JobFileError(
             f"the events of such a window can't be looked up: {why}",

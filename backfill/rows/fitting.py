@@ -52,7 +52,7 @@ def check_values(events: DataFrame, bound: Mapping[Aggregate, Bound]) -> None:
             needs_spark(events, what, field=str(aggregate))
         if isinstance(aggregate, Custom):
             # Sail 0.7.2 mixes up lists of structs whose fields have the same names and types.
-            needs_spark(events, "own aggregates are computed", field=str(aggregate))
+            needs_spark(events, "custom aggregates are computed", field=str(aggregate))
         if isinstance(aggregate, First) and not (runtime.orders_nulls and runtime.orders_nan):
             assert isinstance(each.type, T.StructType)
             value = each.type["value"].dataType
@@ -65,7 +65,7 @@ def check_values(events: DataFrame, bound: Mapping[Aggregate, Bound]) -> None:
             if isinstance(each.type, T.StructType | T.ArrayType):
                 needs_spark(events, "extremes of structs are computed", field=str(aggregate))
         if isinstance(aggregate, ApproximateCountDistinct):
-            needs_spark(events, "approximate counts are made", field=str(aggregate))
+            needs_spark(events, "approximate counts are computed", field=str(aggregate))
 
 
 def check_framed(events: DataFrame, aggregates: Iterable[Bound]) -> None:

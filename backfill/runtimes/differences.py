@@ -86,10 +86,10 @@ def runtime_of(spark: SparkSession) -> Runtime:
     if found is None:
         if not _has(lambda: spark.range(1).select(F.input_file_name())):
             raise SetupError(
-                "the server has not all that Spark has, and rows that are kept would be in its "
-                "files, not in this machine's",
+                "the server lacks parts of Spark, and rows that are kept would be in its files, "
+                "not in this machine's",
                 field="remote",
-                way_out="Use a server of Spark; or Sail in this process, with runtime: sail",
+                way_out="Use a Spark server, or Sail in this process, with runtime: sail",
             )
         found = _KNOWN[spark] = SPARK
     return found
@@ -298,7 +298,7 @@ def _asked(spark: SparkSession) -> Runtime:
     zone = spark.conf.get("spark.sql.session.timeZone")
     if zone != "UTC":
         raise SetupError(
-            "has to be UTC on this runtime",
+            "must be UTC on this runtime",
             field="spark.sql.session.timeZone",
             value=zone,
             way_out="Leave it out; the job's zone is events.timezone",

@@ -48,10 +48,10 @@ def settle(spark: SparkSession) -> None:
 def _server() -> tuple[Any, int]:
     if not pyspark.__version__.startswith(f"{_CLIENT}."):
         raise SetupError(
-            f"the runtime sail understands pyspark {_CLIENT}, and this is {pyspark.__version__}",
+            f"the runtime sail needs pyspark {_CLIENT}, but this is {pyspark.__version__}",
             field="runtime",
             value="sail",
-            way_out="Install the other in an environment of its own: pip install 'backfill[sail]'",
+            way_out="Install that version in a separate environment: pip install 'backfill[sail]'",
         )
     # Sail reads these when it is imported; without the first one it prints what it does.
     os.environ.setdefault("RUST_LOG", "error")

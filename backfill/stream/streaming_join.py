@@ -47,8 +47,8 @@ def check_joined(name: str, window: JoinWindow) -> None:
             f"Structured Streaming has no {window.how} join of two streams",
             field=f"joins.{name}.how",
             value=window.how,
-            way_out=f"Use {', '.join(_HOWS)}; of a left join, rows without a partner are those of "
-            f"an anti join; {batch}",
+            way_out=f"Use {', '.join(_HOWS)}; a left join's rows without a partner are those of an "
+            f"anti join; {batch}",
         )
 
 

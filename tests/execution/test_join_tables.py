@@ -156,7 +156,7 @@ def test_on_the_command_line(
     assert "checks succeeded" in call("validate")
     with pytest.raises(ReplayError, match=r"'plain'\). Known joins: flink, kafka-streams, spark"):
         world.job.reconcile("sold", spark, stream=str(tmp_path), format="table")
-    with pytest.raises(JobFileError, match="a row of a join has what tells its events"):
+    with pytest.raises(JobFileError, match="a join's row itself identifies its events"):
         world.job.events_in("sold", row, spark)
     text = Path(path).read_text(encoding="utf-8")
     Path(path).write_text(text.replace("within: [-45m, 90m]", "within: [-45m, 91m]"))

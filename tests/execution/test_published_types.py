@@ -44,7 +44,7 @@ def test_types(spark: SparkSession, table: str, new: str, held: bool) -> None:
     if held:
         assert as_published(rows, like, "w").schema.simpleString() == like.schema.simpleString()
         return
-    with pytest.raises(TableError, match=r"w, column x: is .* in the table, and would be"):
+    with pytest.raises(TableError, match=r"w, column x: is .* in the table, but would be"):
         as_published(rows, like, "w")
 
 

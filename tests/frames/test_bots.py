@@ -113,7 +113,7 @@ def test_one_group_of_all_events(spark: SparkSession) -> None:
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"name": "1st", "events": 1}, "name: must be letters"),
-    ({"name": "a"}, "name: says nothing that could hold of a session"),
+    ({"name": "a"}, "name: has no condition that a session could meet"),
     ({"name": "a", "events": 0}, "events: must be a whole number of events"),
     ({"name": "a", "where": " "}, "where: must be a predicate in Spark SQL"),
     ({"name": "a", "where": "x", "per": "hour"}, "per: has no meaning without events"),

@@ -85,12 +85,12 @@ def test_a_sample_counts_all_that_a_slice_has(spark: SparkSession, tmp_path: Pat
     assert found.per_slice is not None
     assert 2 <= found.per_slice < 2.02
     assert 600 < found.sampled < 1_400
-    assert found.why == f"{found.per_slice:.2f} events to a slice in a sample, not less than 1.5"
+    assert found.why == f"{found.per_slice:.2f} events per slice in a sample, not less than 1.5"
 
     write(tmp_path / "sparse", "a", events(4_000, 100_000)[:4_000])
     found = chosen(sparse, spark)
     assert not found.combined
-    assert found.why == "1.00 events to a slice in a sample, less than 1.5"
+    assert found.why == "1.00 events per slice in a sample, less than 1.5"
 
     dense = job(tmp_path / "dense", id="")
     write(tmp_path / "dense", "a", events(4_000, 1))

@@ -61,7 +61,7 @@ def test_days_back_are_those_of_the_jobs_zone(zone: str) -> None:
         ({"missing": True, "chunk": "1d"}, "chunk (--chunk): must be a number of days"),
         ({"date": dt.datetime(2026, 1, 31)}, "date (--date): is not a valid date"),
         ({"date": 20260131}, "date (--date): is not a valid date (got '20260131')"),
-        ({"date": "9999-12-31"}, "date (--date): is the end of all dates"),
+        ({"date": "9999-12-31"}, "date (--date): is the last possible date"),
         ({"missing": True, "chunk": 0}, "chunk (--chunk): must be a number of days, at least one"),
     ],
 )

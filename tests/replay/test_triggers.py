@@ -241,7 +241,7 @@ class TestRefused:
             (lambda: AfterProcessingTime("0s"), "delay: must be greater than zero"),
             (AfterAny, "AfterAny: combines at least one trigger"),
             (lambda: AfterAll(Repeatedly(AfterCount(1))), "AfterAll: is repeated already"),
-            (lambda: Repeatedly(3), "Repeatedly: is no trigger"),  # type: ignore[arg-type]
+            (lambda: Repeatedly(3), "Repeatedly: is not a trigger"),  # type: ignore[arg-type]
         ],
     )
     def test_triggers(self, make: Any, message: str) -> None:

@@ -342,10 +342,10 @@ def test_what_folders_say_has_sparks_types() -> None:
 def test_sessions_that_are_refused(spark: SparkSession) -> None:
     """Of a server elsewhere, and in another time zone."""
     other = SparkSession.builder.config("spark.remote", sail.address()).create()
-    with pytest.raises(SetupError, match="remote: the server has not all that Spark has"):
+    with pytest.raises(SetupError, match="remote: the server lacks parts of Spark"):
         runtime_of(other)
     other.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
-    with pytest.raises(SetupError, match="timeZone: has to be UTC"):
+    with pytest.raises(SetupError, match="timeZone: must be UTC"):
         is_of_this_process(other)
 
 
@@ -377,7 +377,7 @@ def test_the_session_that_is_there_is_used_again(spark: SparkSession, samples: P
 
 
 def test_a_server_has_a_runtime_of_its_own() -> None:
-    with pytest.raises(SetupError, match=r"runtime: is of a session in this process.*'sail'"):
+    with pytest.raises(SetupError, match=r"runtime: is for a session in this process.*'sail'"):
         session(runtime="sail", remote="sc://127.0.0.1:1")
 
 
@@ -820,7 +820,7 @@ def test_another_pyspark_is_refused() -> None:
     code = "from backfill.spark import session; session(runtime='sail')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1
-    assert "the runtime sail understands pyspark 4.1, and this is" in done.stderr
+    assert "the runtime sail needs pyspark 4.1, but this is" in done.stderr
 
 
 def test_a_job_file_names_a_runtime(samples: Path) -> None:

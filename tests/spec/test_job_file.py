@@ -390,7 +390,9 @@ BAD = [
     (
         "events: count}",
         "events: count where rand() < 1}",
-        ["8: windows.sessions.aggregates.events: calls rand, by which the same event gives"],
+        [
+            "8: windows.sessions.aggregates.events: calls rand, which can give the same event another"
+        ],
     ),
     ("gap: 30m}", "gap: 30m, start_when: at > Now ()}", ["start_when: calls Now, by which"]),
     ("events: count}", "Session_Id: count}", ["is a name reserved for the tables"]),

@@ -99,7 +99,7 @@ def test_columns_come_and_go(store: IcebergStore, spark: SparkSession, windows: 
     with pytest.raises(TableError, match="the table has other columns now"):
         store.restore("sessions", 0, run_id="r5", metadata={})
     text = frame.drop("is_open").withColumn("events", F.col("events").cast("string"))
-    with pytest.raises(TableError, match="is string now, and was long, which an Iceberg table"):
+    with pytest.raises(TableError, match="is string now, but was long, which an Iceberg table"):
         publish(store, text, "r6")
 
 
@@ -382,11 +382,11 @@ def test_columns_that_others_have_renamed(store: IcebergStore) -> None:
     publish_to(store, by_hand(store, "r1", DAYS[0]))
     with table_of(store).update_schema() as update:
         update.rename_column("events", "n")
-    with pytest.raises(TableError, match="another writer has renamed a column"):
+    with pytest.raises(TableError, match="another writer has renamed this column"):
         publish_to(store, by_hand(store, "r2", DAYS[1]), [])
     table = table_of(store)
     table.append(table.scan().to_arrow())
-    with pytest.raises(TableError, match=r"sessions\.n: another writer has renamed a column"):
+    with pytest.raises(TableError, match=r"sessions\.n: another writer has renamed this column"):
         store.dataset("sessions")
 
 

@@ -48,7 +48,7 @@ REFUSED = {
     "commit timestamps": (
         "'delta.enableInCommitTimestamps' = 'true'",
         COLUMNS,
-        "can't keep to .*'inCommitTimestamp'",
+        "do not support .*'inCommitTimestamp'",
     ),
     "identity": ("", f"n BIGINT GENERATED ALWAYS AS IDENTITY, {COLUMNS}", "'identityColumns'"),
     "identity of old": (
@@ -61,8 +61,12 @@ REFUSED = {
         COLUMNS.replace("BIGINT", "BIGINT DEFAULT 3"),
         "'allowColumnDefaults'",
     ),
-    "renames": ("'delta.columnMapping.mode' = 'name'", COLUMNS, "not known .*'columnMapping'"),
-    "wider types": ("'delta.enableTypeWidening' = 'true'", COLUMNS, "not known .*'typeWidening'"),
+    "renames": ("'delta.columnMapping.mode' = 'name'", COLUMNS, "not supported .*'columnMapping'"),
+    "wider types": (
+        "'delta.enableTypeWidening' = 'true'",
+        COLUMNS,
+        "not supported .*'typeWidening'",
+    ),
 }
 
 
@@ -159,9 +163,11 @@ def test_files_elsewhere(spark_sql: SparkSql, tmp_path: Path) -> None:
     )
     for folder in (original, clone):
         store = store_in(folder.parent)
-        with pytest.raises(TableError, match=r"elsewhere than .*\.parquet.*INSERT OVERWRITE"):
+        with pytest.raises(
+            TableError, match=r"outside the folder of its partition .*\.parquet.*INSERT OVERWRITE"
+        ):
             paths_of(store, "sessions")
-        with pytest.raises(TableError, match="elsewhere than into the folder of its partition"):
+        with pytest.raises(TableError, match="has put a file outside the folder of its partition"):
             publish_to(store, by_hand(store, "r0", MONDAY), [], dates=day(MONDAY))
     names = [table_in(original), table_in(clone)]
     off = "SET TBLPROPERTIES (delta.randomizeFilePrefixes = false)"

@@ -156,7 +156,9 @@ def test_columns_that_others_have_renamed(
         protocol = {"minReaderVersion": 3, "minWriterVersion": 7, **named}
     actions = [{"protocol": protocol}, {"metaData": metadata}]
     (log / f"{1:020}.json").write_text("\n".join(map(json.dumps, actions)))
-    with pytest.raises(TableError, match=r"features that are not known .*\(got 'columnMapping'\)"):
+    with pytest.raises(
+        TableError, match=r"features that are not supported .*\(got 'columnMapping'\)"
+    ):
         files_of(store, "sessions")
 
 

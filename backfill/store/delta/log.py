@@ -88,7 +88,7 @@ class DeltaLog:
             value=version,
             way_out="Move the table away or drop it, and run the whole backfill. Set the table's "
             "delta.enableExpiredLogCleanup to false, or its delta.logRetentionDuration to longer "
-            "than there is no run",
+            "than the time between runs",
         )
 
     def versions(self) -> list[int]:

@@ -59,7 +59,7 @@ def _check_features(folder: Folder, features: set[str]) -> None:
         )
     if features:
         raise TableError(
-            "another writer has given the table features that are not known here",
+            "another writer has given the table features that are not supported",
             field=str(folder),
             value=", ".join(sorted(features)),
             # Without TRUNCATE HISTORY, Delta Lake adds a feature instead that only it knows.
@@ -92,7 +92,7 @@ def plain_paths(folder: Folder, table: DeltaTable, paths: Iterable[str]) -> list
         folders = {unquote(part).partition("=")[0] for part in path.split("/")[:-1]}
         if _ELSEWHERE.match(path) or not partition_by <= folders:
             raise TableError(
-                "another writer has put a file elsewhere than into the folder of its partition",
+                "another writer has put a file outside the folder of its partition",
                 field=str(folder),
                 value=path,
                 way_out="In Spark, set the table's delta.randomizeFilePrefixes to false, and write "

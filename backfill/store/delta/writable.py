@@ -30,7 +30,7 @@ def check_writable(folder: Folder, table: DeltaTable) -> None:
     properties = table.metadata().configuration
     if properties.get("delta.appendOnly", "").lower() == "true":
         raise TableError(
-            "rows can only be added to the table, and runs replace them",
+            "rows can only be added to the table, but runs replace rows",
             field=str(folder),
             value="delta.appendOnly",
             way_out="In Spark, ALTER TABLE … SET TBLPROPERTIES (delta.appendOnly = false), or "
@@ -39,10 +39,10 @@ def check_writable(folder: Folder, table: DeltaTable) -> None:
     constraints = [name for name in properties if name.startswith(_CONSTRAINT)]
     if constraints:
         raise TableError(
-            "the table's rows have to meet conditions, which runs don't check",
+            "the table's rows must meet conditions, which runs don't check",
             field=str(folder),
             value=", ".join(sorted(each.removeprefix(_CONSTRAINT) for each in constraints)),
-            way_out="In Spark, ALTER TABLE … DROP CONSTRAINT; a check of the job can ask for the "
+            way_out="In Spark, ALTER TABLE … DROP CONSTRAINT; a check of the job can require the "
             "same before a run publishes",
         )
     protocol = table.protocol()
@@ -51,7 +51,7 @@ def check_writable(folder: Folder, table: DeltaTable) -> None:
         unknown.add("identityColumns")
     if unknown:
         raise TableError(
-            "another writer has given the table features that runs can't keep to",
+            "another writer has given the table features that runs do not support",
             field=str(folder),
             value=", ".join(sorted(unknown)),
             way_out="In Spark, ALTER TABLE … DROP FEATURE for each of them (checkpointProtection "

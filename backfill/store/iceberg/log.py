@@ -203,7 +203,7 @@ class IcebergLog:
         # The table's own schema: others can have changed its columns since the newest snapshot.
         if old.schema != store_schema(below.table.schema()):
             raise TableError(
-                "the table has other columns now, and an Iceberg table can't go back to others",
+                "the table has other columns now, and an Iceberg table can't go back to old ones",
                 field=self.name,
                 value=version,
                 way_out="Restore a version with the columns that it has now, or run the whole "
@@ -268,7 +268,7 @@ class IcebergLog:
                 table = self._loaded()
                 if table is None:
                     raise TableError(
-                        f"the catalog does not make the table: {error}",
+                        f"the catalog does not create the table: {error}",
                         field=self.name,
                         way_out="Publish into another schema, or remove what has its name",
                     ) from None
@@ -331,7 +331,7 @@ class IcebergLog:
             raise TableError(
                 f"it is not known whether the commit was made: {said(error, self.catalog)}",
                 field=self.name,
-                way_out="See with `backfill history`, and run again if it was not; `backfill "
+                way_out="Check with `backfill history`, and run again if it was not; `backfill "
                 "clean` then removes the files",
             ) from None
         return number(made)
@@ -362,7 +362,7 @@ class IcebergLog:
                 return None
         if found.format_version != 2:
             raise TableError(
-                "only tables of Iceberg's format version 2 are written",
+                "only tables of Iceberg's format version 2 can be written",
                 field=self.name,
                 value=found.format_version,
                 way_out="Set its property format-version to 2, or publish into another table",

@@ -138,7 +138,7 @@ class IcebergVersion:
         if renamed is not None:
             name, former = renamed
             raise TableError(
-                f"another writer has renamed a column, which was {former!r}, and its files are "
+                f"another writer has renamed this column, which was {former!r}, but files are "
                 "read by their columns' names",
                 field=f"{'.'.join(self.table.name())}.{name}",
                 way_out="Publish into another table, or drop this one and run the whole backfill",

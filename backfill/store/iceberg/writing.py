@@ -127,7 +127,7 @@ def fit_schema(update: UpdateSchema, now: Schema, wanted: str, name: str) -> Non
             update.delete_column((column,))
         elif kind != types[column]:
             raise TableError(
-                f"is {_shown(types[column])} now, and was {_shown(kind)}, which an Iceberg table "
+                f"is {_shown(types[column])} now, but was {_shown(kind)}, which an Iceberg table "
                 "can't change",
                 field=f"{name}.{column}",
                 way_out="Give the column another name, or publish into another table",
