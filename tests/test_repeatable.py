@@ -1,4 +1,4 @@
-"""Expressions by which the same event gives something else in another run."""
+"""Expressions that can give the same event another value in another run."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_not_found(text: str) -> None:
 
 
 def test_what_is_refused() -> None:
-    with pytest.raises(AggregateError, match=r"calls rand, by which .* \(got 'rand\(\)'\)"):
+    with pytest.raises(AggregateError, match=r"calls rand, which can give .* \(got 'rand\(\)'\)"):
         agg.parse("sum(rand())")
     with pytest.raises(AggregateError, match="calls uuid"):
         agg.first("uuid()")

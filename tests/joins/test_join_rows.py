@@ -144,7 +144,7 @@ def test_what_does_not_fit_the_events_is_refused(spark: SparkSession) -> None:
             "where: there is no such column .*Did you mean 'value'",
             window("left", where="left.valu > 1"),
         ),
-        ("where: is map<void,void>, by which", window("left", where="left.tags IS NULL")),
+        ("where: is map<void,void>, which can't order", window("left", where="left.tags IS NULL")),
         ("where: is a name that the join itself uses", window("left", where="left._join_at > 1")),
     ):
         with pytest.raises((ColumnError, WindowError), match=problem):

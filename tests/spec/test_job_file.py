@@ -391,10 +391,11 @@ BAD = [
         "events: count}",
         "events: count where rand() < 1}",
         [
-            "8: windows.sessions.aggregates.events: calls rand, which can give the same event another"
+            "8: windows.sessions.aggregates.events: calls rand, which can give the same event "
+            "another"
         ],
     ),
-    ("gap: 30m}", "gap: 30m, start_when: at > Now ()}", ["start_when: calls Now, by which"]),
+    ("gap: 30m}", "gap: 30m, start_when: at > Now ()}", ["start_when: calls Now, which can give"]),
     ("events: count}", "Session_Id: count}", ["is a name reserved for the tables"]),
     ("events: count}", "_n: count}", ["is a name reserved for the tables"]),
     ("events: count}", "a b: count}", ["can't be used as a column name", "letters, digits"]),
