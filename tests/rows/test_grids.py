@@ -1,4 +1,4 @@
-"""Slices: no boundary of a window may lie inside of one."""
+"""Slices: no boundary of a window may lie inside one."""
 
 from __future__ import annotations
 
