@@ -1,4 +1,4 @@
-"""Expressions by which the same event gives something else in another run."""
+"""Expressions that give something else for the same event in another run."""
 
 from __future__ import annotations
 
