@@ -46,7 +46,7 @@ def remember_lookups(spark: SparkSession) -> None:
     pyspark asks the JVM for a class or method by its name whenever it uses one, and a name that is
     no class is looked for in each of 300 jars. Spark records for each RDD where it was made.
     """
-    # To choose a converter, py4j looks at every argument by `inspect.getattr_static`, which is slow.
+    # To choose a converter, py4j looks at each argument by `inspect.getattr_static`, which is slow.
     java_collections.hasattr2 = hasattr
     for kind in (JVMView, JavaPackage, JavaClass):
         kind.__getattr__ = _remembering(kind.__getattr__)

@@ -73,7 +73,7 @@ def test_late_events_and_new_dates_leave_their_neighbours_files(
     world = World(tmp_path, spark, windows=("sessions",))
     events = [Event("a", at(day, hour), hour) for day in (0, 1, 2) for hour in (6, 12)]
     across = [Event("b", at(day, 0, minutes), 1) for day in (1, 2) for minutes in (-10, 5)]
-    # Sessions that are open at the horizon are written anew when the horizon moves on.
+    # Sessions that are open at the horizon are rewritten when the horizon moves on.
     world.write("some", [*events, *across, Event("c", at(2, 23, 40), 1)])
     world.run(0, 3)
     before = by_date(world)

@@ -47,7 +47,7 @@ def world(spark: SparkSession, tmp_path: Path) -> World:
 
 
 def merged(world: World) -> None:
-    """Whatever happened before, after a merge the tables are what all events make."""
+    """Checks that after a merge the tables are what all events make, whatever came before."""
     world.recompute()
     world.check()
 

@@ -98,7 +98,7 @@ def test_a_delta_source_that_is_compacted_and_loses_rows(
 
 
 def test_a_delta_source_whose_log_is_not_whole(spark: SparkSession, tmp_path: Path) -> None:
-    """Compacted after a run; then the log is cleaned up, or the table is made anew."""
+    """Compacted after a run; then the log is cleaned up, or the table is created again."""
     path = tmp_path / "events"
 
     def write(rows: list[Row], mode: str) -> None:

@@ -1,4 +1,4 @@
-"""What is published is checked anew: every check fails on data that breaks it, and only it."""
+"""Published tables are checked again: every check fails on data that breaks it, and only it."""
 
 from __future__ import annotations
 

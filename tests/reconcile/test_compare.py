@@ -1,4 +1,4 @@
-"""A published table beside an operator's output, with the order of arrival from the source."""
+"""A published table against an operator's output, with the order of arrival from the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real Spark query over the job's files, in batches, beside the batch: all is explained."""
+"""A real Spark query over the job's files, in batches, against the batch: all is explained."""
 
 from __future__ import annotations
 
