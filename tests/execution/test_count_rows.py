@@ -267,7 +267,7 @@ def test_retention(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def check_lasting(world: World, limit: int) -> None:
-    """Checks that the rows are those of all events that have not ended before the limit."""
+    """Checks for exactly the rows that all events make and that do not end before the limit."""
     expected = world.expected(world.usable())
     for name in world.windows:
         end = 1 if name == "together" else 2

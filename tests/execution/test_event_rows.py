@@ -180,7 +180,7 @@ def test_retention(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def check_lasting(world: World, limit: int) -> None:
-    """Checks that the rows are those of all events that have not ended before the limit."""
+    """Checks for exactly the rows that all events make and that do not end before the limit."""
     expected = world.expected(world.usable())
     for name in world.windows:
         end = 2 if name == "shared" else 1
@@ -221,7 +221,7 @@ def test_no_events_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_distinct_values_of_several_sizes(spark: SparkSession, tmp_path: Path) -> None:
-    """The next event of a value is found once; ranges and late runs see different ones of it."""
+    """The next event of a value is found once for all sizes; ranges and late events see others."""
     sizes = {"hours": 7 * HOUR, "days": 31 * HOUR}
     world = World(tmp_path, spark, with_id=True, windows=("moving",))
     text = JOB[: JOB.index("  moving:")] + "".join(
