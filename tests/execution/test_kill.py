@@ -95,7 +95,7 @@ def _write_more(world: World) -> None:
 
 
 def _kill(world: World, kills: int, seconds: float, signs: list[str]) -> Counter[str]:
-    """Kills as many runs, which take some seconds each; the caller reruns the last one.
+    """Kills `kills` runs, which take some seconds each; the caller reruns the last one.
 
     Returns:
         How many it killed at each sign before they ended.
