@@ -1,4 +1,4 @@
-"""Servers of catalogs on loopback, started where a test needs the first of a kind."""
+"""Servers of catalogs on loopback, each started when a test first needs its kind."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class CatalogServers:
         self._environments: dict[str, dict[str, str]] = {}
 
     def environment(self, kind: str) -> dict[str, str]:
-        """What leads pyiceberg to the catalog that has the name of the kind."""
+        """The variables by which pyiceberg finds the catalog that is named like the kind."""
         if kind not in self._environments:
             start = {"rest": self._rest, "glue": self._glue, "hive": self._hive}[kind]
             self._environments[kind] = start()
         return self._environments[kind]
 
     def close(self) -> None:
-        """Ends them all."""
+        """Stops all servers."""
         self._running.close()
 
     def _rest(self) -> dict[str, str]:
@@ -48,7 +48,7 @@ class CatalogServers:
             f"{own}URI": self._running.enter_context(hive_catalog.served(self._folder / "hive")),
             f"{own}WAREHOUSE": f"file://{self._folder}/hive",
             f"{own}HIVE__HIVE2_COMPATIBLE": "true",
-            # Six runs at once wait longer than it does by default.
+            # Six runs at once wait longer for locks than the defaults allow.
             f"{own}LOCK_CHECK_RETRIES": "60",
             f"{own}LOCK_CHECK_MAX_WAIT_TIME": "0.5",
         }

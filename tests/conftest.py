@@ -23,8 +23,8 @@ from tests.on_sail import ON_SAIL
 from tests.quiet_hadoop import quieten
 from tests.spark_sql import SparkSql, with_jars
 
-# A Spark job takes too long for shrinking. Where CI is set, examples are the same at every run, but
-# where a seed is given: so does the lakehouse lane, a new one each time, which it prints.
+# A Spark job takes too long for shrinking. With CI set, examples are the same in every run, unless
+# a seed is given: the lakehouse lane gives a new one each time, and prints it.
 _SEED = os.environ.get("BACKFILL_SEED", "")
 _SAME = bool(os.environ.get("CI")) and not _SEED
 settings.register_profile(
@@ -39,13 +39,13 @@ settings.load_profile("spark")
 
 jvm_options.set_options()
 
-# Of every Spark that a test starts, in whatever process: nothing listens beyond loopback.
+# For every Spark that a test starts, in any process: nothing listens beyond loopback.
 os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
 
 
-#: Tests of a minute or so, for each of two processes: they begin with these, so that neither has
-#: one left when all else is done. Those over Spark Connect share a server in one of them; those by
-#: SQL of Spark's own Delta Lake and Iceberg, which need the jars, share a Spark in the other.
+#: Tests that take a minute or so, for each of two processes: they begin with these, so that neither
+#: has one left when all else is done. Tests over Spark Connect share a server in one of them; tests
+#: with SQL of Spark's own Delta Lake and Iceberg, which need the jars, share a Spark in the other.
 _LONG = (
     ("execution/test_kill.py",),
     (
@@ -59,15 +59,15 @@ _LONG = (
 )
 
 
-#: Of the variants of each test, so many are drawn by the seed; 0 for all.
+#: How many variants of each test to draw, by the seed; 0 draws all.
 _VARIANTS = int(os.environ.get("BACKFILL_VARIANTS", "0"))
-#: And so are the tests, one in so many, where variants are.
+#: If variants are drawn, so are tests: one in this many.
 _ONE_IN = int(os.environ.get("BACKFILL_ONE_IN", "1"))
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Puts long tests at the beginning of each half, which is what each process is given."""
+    """Puts long tests at the beginning of each half; each process is given one half."""
     if _VARIANTS:
         _draw_variants(config, items)
     groups = [[each for each in items if _group(each) == n] for n in range(2)]
@@ -87,14 +87,14 @@ def _draw_variants(config: pytest.Config, items: list[pytest.Item]) -> None:
         for variants in chance.sample(list(of_test.values()), -(-len(of_test) // _ONE_IN))
         for item in chance.sample(variants, min(_VARIANTS, len(variants)))
     }
-    # No other lane has these.
+    # No other lane runs these.
     drawn |= {item for item in items if _needs_jars(item)}
     config.hook.pytest_deselected(items=[item for item in items if item not in drawn])
     items[:] = [item for item in items if item in drawn]
 
 
 def _group(item: pytest.Item) -> int | None:
-    """Which half a test is at the beginning of."""
+    """The half that a test is at the beginning of, if any."""
     if _needs_jars(item):
         return 0
     name = item.nodeid.removeprefix("tests/")
@@ -121,7 +121,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.ansi.enabled", "true")
         .config("spark.sql.session.timeZone", "America/St_Johns")
-        # As in backfill's own sessions; and no query's code is compiled anew for the next test.
+        # As in backfill's own sessions; and room to keep compiled code for queries of later tests.
         .config("spark.python.sql.dataFrameDebugging.enabled", "false")
         .config("spark.sql.dataFrameQueryContext.enabled", "false")
         .config("spark.sql.codegen.cache.maxEntries", "3000")
@@ -182,7 +182,7 @@ def catalog_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalo
 def reach(
     catalog_servers: CatalogServers, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str], None]:
-    """Leads a test to the server of a catalog, if that is what it asks for."""
+    """Directs a test to the server of a catalog, if it asks for a catalog that has one."""
 
     def lead(kind: str) -> None:
         if kind in SERVED:

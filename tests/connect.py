@@ -1,4 +1,4 @@
-"""Spark Connect for the tests: in a process of its own, for classic sessions do not share one.
+"""Spark Connect for the tests: in a process of its own, since classic sessions do not share one.
 
 One process serves all tests of a run, since a Spark that has just started is slow: it runs one
 program after another, each with the same server.
@@ -46,7 +46,7 @@ class Programs:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.connect"],
             cwd=ROOT,
-            # With SPARK_TESTING on a port that is free, not the one of all Connect servers.
+            # With SPARK_TESTING the server takes a free port, not the one of all Connect servers.
             # No result may depend on the zone of the machine.
             env={
                 **os.environ,
@@ -63,7 +63,7 @@ class Programs:
         """What a program prints last, read as JSON.
 
         Args:
-            arguments: as Python takes them: `-c` and a text, or `-m` and a module; and its own.
+            arguments: as Python takes them: `-c` and a text or `-m` and a module, then its own.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -83,7 +83,7 @@ def listening() -> list[str]:
     """The addresses on which this process and those that it started wait for connections."""
     here, found = psutil.Process(), set[str]()
     for process in (here, *here.children(recursive=True)):
-        # One that has ended meanwhile waits for nothing.
+        # A process that has ended meanwhile waits for nothing.
         with suppress(psutil.NoSuchProcess):
             found |= {
                 each.laddr.ip.removeprefix("::ffff:")

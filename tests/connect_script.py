@@ -147,7 +147,7 @@ dear = once.where("amount > 50")
 near = join(once, dear, within="5m", where="right.amount > left.amount", **common)
 counts["near"] = [counts["other"].pop("near"), near.count()]
 counts["written"] = spark.read.parquet(str(folder / "stream/hourly")).count()
-# The session that is there, and a setting that it refuses.
+# The existing session, and a setting that it refuses.
 counts["current"] = current() is spark is current(conf={"spark.sql.ansi.enabled": "true"})
 try:
     current(conf={"spark.driver.memory": "1g"})

@@ -13,7 +13,7 @@ from typing import Any
 from pyroaring import BitMap64
 
 _MAGIC = (1681511377).to_bytes(4, "little")
-#: Python's alphabet of base 85, and that of Z85.
+#: The alphabet of Python's base 85, and that of Z85.
 _PYTHON = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 
@@ -21,13 +21,13 @@ _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?
 def delete_places(
     table: Path, storage: str, places: Mapping[str, Iterable[int]], folder: Path | None = None
 ) -> None:
-    """Commits that rows of files are deleted.
+    """Commits deletions of files' rows.
 
     Args:
-        table: its folder.
-        storage: of the vectors: `i` (in the log), `u` (in a file of the table) or `p` (in any).
-        places: of all rows deleted by now, by the file's name in the log.
-        folder: where a file of `p` is written.
+        table: the table's folder.
+        storage: where vectors are: `i` (in the log), `u` (in a file of the table) or `p` (in any).
+        places: the places of all rows deleted by now, by the file's name in the log.
+        folder: where the file is written for `p`.
     """
     logged = live(table)
     actions: list[dict[str, Any]] = []
@@ -48,7 +48,7 @@ def replaced(add: Mapping[str, Any], vector: Mapping[str, Any]) -> list[dict[str
 
 
 def live(table: Path) -> dict[str, dict[str, Any]]:
-    """The newest action that added each file, by its name in the log."""
+    """The newest action that added each file, by the file's name in the log."""
     found: dict[str, dict[str, Any]] = {}
     for log in sorted((table / "_delta_log").glob("*.json")):
         for action in map(json.loads, log.read_text().splitlines()):
@@ -61,7 +61,7 @@ def live(table: Path) -> dict[str, dict[str, Any]]:
 
 
 def commit(table: Path, actions: Iterable[Mapping[str, Any]]) -> None:
-    """The next commit, by a writer that knows deletion vectors."""
+    """Writes the next commit, as a writer that knows deletion vectors."""
     log = table / "_delta_log"
     version = len(list(log.glob("*.json")))
     features = ["deletionVectors"]

@@ -1,8 +1,8 @@
-"""A job whose tables a catalog of Spark's names, beside Delta Lake's own SQL, as a program.
+"""A job whose tables are named in a catalog of Spark's, beside Delta Lake's own SQL, as a program.
 
-`python -m tests.delta_job FOLDER` prints what was found as JSON. In the folder are `job.yaml`,
-`other.yaml`, which is the same job in another folder, `strict.yaml`, which is the same one with a
-check that fails, and `late.csv`.
+`python -m tests.delta_job FOLDER` prints what it found as JSON. The folder has `job.yaml`;
+`other.yaml`, the same job in another folder; `strict.yaml`, the same job with a check that fails;
+and `late.csv`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def life(folder: Path, spark: SparkSession) -> dict[str, Any]:
             return str(error)
         return ""
 
-    # A table that its users make before the first run, as they like it.
+    # A table that users make before the first run, with properties of their own.
     spark.sql("CREATE SCHEMA web")
     spark.sql(
         "CREATE TABLE web.hourly (user STRING, date DATE) USING delta PARTITIONED BY (date) "
@@ -80,7 +80,7 @@ if __name__ == "__main__":
     conf = {
         **DELTA_CONF,
         **SETTINGS,
-        # Which files a deletion meets depends on how they were cut.
+        # Which files a deletion affects depends on how they were cut.
         "spark.sql.adaptive.enabled": "true",
         "spark.master": "local[2]",
         "spark.sql.shuffle.partitions": "1",

@@ -1,7 +1,7 @@
 """Many drawn cases for one Spark job, each under keys of its own.
 
-A job costs much and a case little. Keys know nothing of each other, so hundreds of cases go into
-one frame, and what comes out is compared case by case.
+A job costs much and a case little. Keys do not affect each other, so hundreds of cases go into one
+frame, and the results are compared case by case.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SEEDS = (1, int(os.environ.get("BACKFILL_SEED") or random.SystemRandom().randran
 
 @cache
 def cases(strategy: st.SearchStrategy[T], count: int) -> list[T]:
-    """So many cases, half of each seed. A strategy's are drawn once for all tests of a process."""
+    """`count` cases, half of each seed; drawn once for all tests of a process."""
     found: list[T] = []
     for each in SEEDS:
 
@@ -47,12 +47,12 @@ def cases(strategy: st.SearchStrategy[T], count: int) -> list[T]:
 
 
 def few_or_many(each: st.SearchStrategy[T]) -> st.SearchStrategy[list[T]]:
-    """Lists of up to 60: left alone, Hypothesis draws some six of them, so half are made long."""
+    """Lists of up to 60: left alone, Hypothesis draws about six elements, so half are made long."""
     return st.lists(each, max_size=60) | st.lists(each, min_size=30, max_size=60)
 
 
 def apart(drawn: Iterable[Iterable[Event]]) -> list[Event]:
-    """The events of all cases, the key of each with its case's number before it."""
+    """The events of all cases, each key with its case's number in front."""
     return [
         each if each.key is None else replace(each, key=f"{number}:{each.key}")
         for number, events in enumerate(drawn)
@@ -61,7 +61,7 @@ def apart(drawn: Iterable[Iterable[Event]]) -> list[Event]:
 
 
 def number(key: str) -> int:
-    """Of the case that a key belongs to."""
+    """The number of the case that a key belongs to."""
     return int(key.partition(":")[0])
 
 
@@ -71,7 +71,7 @@ def check(
     case: Callable[[Any], object],
     same: Callable[[Any, Any], bool] = lambda a, b: a == b,
 ) -> None:
-    """Compare by key; the first that differs is told with its `case` and the seeds."""
+    """Compare by key; the first difference is reported with its `case` and the seeds."""
     for key in {**expected, **found}:
         missing = key not in found or key not in expected
         if missing or not same(found[key], expected[key]):

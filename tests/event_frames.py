@@ -19,12 +19,12 @@ SCHEMA = "key string, time bigint, value {}, id string, arrival bigint"
 def from_rows(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: str) -> DataFrame:
     """Rows of plain Python as a frame, by Arrow.
 
-    Spark lets a worker in Python unpack rows that it is given as tuples, for each query anew.
+    Spark has a Python worker unpack rows that are given as tuples, again for each query.
     """
     arrow = to_arrow_schema(T.StructType.fromDDL(schema))
     values = [list(row) for row in rows]
     if not values:
-        # Over Spark Connect, pyspark 4.1 takes no table without rows.
+        # Over Spark Connect, pyspark 4.1 accepts no table without rows.
         return spark.createDataFrame([], schema)
     columns = [
         pa.array([row[place] for row in values], each.type) for place, each in enumerate(arrow)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 def write_rows(
     path: Path, rows: Iterable[Mapping[str, Any]], schema: pa.Schema | None = None
 ) -> Path:
-    """Rows as Parquet, CSV or JSON lines, by the ending; makes the folder."""
+    """Writes rows as Parquet, CSV or JSON lines, by the ending; makes the folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     kept = list(rows)
     if path.suffix == ".parquet":

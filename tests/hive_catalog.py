@@ -19,7 +19,7 @@ def served(warehouse: Path) -> Iterator[str]:
     Args:
         warehouse: where its databases are.
     """
-    # Nothing is written beside whatever the tests run in.
+    # The option keeps Derby from writing its log into the current folder.
     with jvm([f"{SPARK_JARS}/*"], "-Dderby.stream.error.field=java.lang.System.err") as java:
         hive, thrift = java.org.apache.hadoop.hive, java.org.apache.thrift
         conf = hive.conf.HiveConf()
@@ -30,11 +30,11 @@ def served(warehouse: Path) -> Iterator[str]:
         conf.set("hive.metastore.warehouse.dir", f"file://{warehouse}")
         # As docs/catalogs.md says, for tables whose columns come and go.
         conf.set("hive.metastore.disallow.incompatible.col.type.changes", "false")
-        # The tables of its locks.
+        # The tables for its locks.
         hive.metastore.txn.TxnDbUtil.setConfValues(conf)
         hive.metastore.txn.TxnDbUtil.prepDb(conf)
         handler = hive.metastore.HiveMetaStore.newRetryingHMSHandler("tests", conf, True)
-        # Its own start would listen everywhere.
+        # Its own way to start would listen everywhere.
         place = java.java.net.InetSocketAddress("127.0.0.1", 0)
         socket = thrift.transport.TServerSocket(place)
         arguments = thrift.server.TThreadPoolServer.Args(socket)

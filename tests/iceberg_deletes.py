@@ -28,7 +28,7 @@ _PATH, _POS = 2147483546, 2147483545
 
 
 def delete_places(table: Table, places: Mapping[DataFile, Sequence[int]]) -> None:
-    """Deletes rows of files by their places, those of a partition in one file."""
+    """Deletes rows of files by their places, with one delete file for each partition."""
     parts: dict[tuple[int, Record], list[tuple[str, int]]] = {}
     for file, deleted in places.items():
         rows = [(file.file_path, each) for each in deleted]
@@ -47,7 +47,7 @@ def delete_places(table: Table, places: Mapping[DataFile, Sequence[int]]) -> Non
 def delete_values(
     table: Table, rows: Mapping[str, Sequence[Any]], partition: Record | None = None
 ) -> None:
-    """Deletes the rows that have values: those of a partition, or all of the table's."""
+    """Deletes the rows with these values, in one partition or in the whole table."""
     fields = [table.schema().find_field(name) for name in rows]
     kinds = table.schema().as_arrow()
     schema = pa.schema([_field(e.name, kinds.field(e.name).type, e.field_id) for e in fields])
@@ -61,7 +61,7 @@ def delete_values(
 
 
 def commit(table: Table, files: Sequence[tuple[PartitionSpec, DataFile]]) -> None:
-    """A snapshot that adds delete files."""
+    """Commits a snapshot that adds delete files."""
     with table.transaction() as made:
         added = _Deletes(Operation.OVERWRITE, made, table.io)
         added.files = files

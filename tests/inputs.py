@@ -16,7 +16,7 @@ LOG = 'h - - [17/May/2015:10:05:0{} +0000] "GET / HTTP/1.1" 200 {}\n'
 
 
 def write(folder: Path, format: str, name: str, rows: list[dict[str, Any]]) -> Path:
-    """A file of rows; folders are part of its name."""
+    """Writes a file of rows; folders are part of its name."""
     return write_rows(folder / f"{name}.{format}", rows)
 
 
@@ -28,7 +28,7 @@ def opened(
 
 
 def check_parts(source: Source) -> None:
-    """Whichever files are chosen, the rows are those that the whole frame has of them."""
+    """Checks that the rows of any chosen files are those that the whole frame has of them."""
     paths = [file.path for file in source.snapshot.inputs]
     whole = [tuple(row) for row in source.frame.collect()]
     place = source.frame.columns.index("_source")

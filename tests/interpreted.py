@@ -1,9 +1,9 @@
-"""Plans that Spark interprets and does not change on the way, for what runs once on few rows.
+"""Settings for plans that run once on few rows: Spark interprets them, and does not change them.
 
-A run has dozens of plans, and to compile one, or to plan it again after each of its stages, takes
-longer than to run it. Nor does Spark check what each of its own rules made of a plan, which takes a
-twentieth of the CPU time. Operators, expressions and a whole job are tested as Spark does it by
-default.
+A run has dozens of plans. Compiling one, or planning it again after each of its stages, takes
+longer than running it. Spark does not check what each of its own rules made of a plan, either,
+which takes a twentieth of the CPU time. Operators, expressions and a whole job are tested with
+Spark's defaults.
 """
 
 SETTINGS = {

@@ -1,4 +1,4 @@
-"""A JVM of its own for a server that is written in Java, which a test tells what to start."""
+"""A JVM of its own for a server that is written in Java; the test says what to start."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, JVMView, launch_ga
 
 from backfill.jvm import java
 
-#: What pyspark brings along.
+#: The jars that come with pyspark.
 SPARK_JARS = Path(pyspark.__file__).parent / "jars"
-# As tests start Spark, for a server that does little.
+# Like those of the tests' Spark, but for a server that does little.
 _OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
 
 
 @contextmanager
 def jvm(classpath: Sequence[Path | str], *options: str) -> Iterator[JVMView]:
-    """What of a JVM can be called; it ends with the block."""
+    """What can be called in a JVM, which ends with the block."""
     port, token, process = launch_gateway(
         jarpath=str(next(SPARK_JARS.glob("py4j-*.jar"))),
         classpath=os.pathsep.join(map(str, classpath)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-#: Of the tables that `tests.store.by_hand` writes for.
+#: The columns of the tables that `tests.store.by_hand` writes for.
 COLUMNS = (
     "user_id STRING, window_start TIMESTAMP, window_end TIMESTAMP, events BIGINT, "
     "is_open BOOLEAN, date DATE"
@@ -34,7 +34,7 @@ def read(*folders: Path) -> str:
 
 
 def read_versions(folder: Path, versions: Iterable[int]) -> str:
-    """Reads the same of versions of a table, each row with the version."""
+    """Reads the same from versions of a table, each row with its version."""
     name = table_in(folder)
     return " UNION ALL ".join(
         f"SELECT {number}, user_id, date FROM {name} VERSION AS OF {number}" for number in versions

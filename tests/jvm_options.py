@@ -12,14 +12,14 @@ from pyspark.sql import SparkSession
 
 from backfill.jvm import class_archive, java
 
-# Tests run much code, and little of it long enough for the better compiler to pay: without it the
-# suite takes two thirds of the CPU time.
+# Tests run much code, but little of it long enough for the better compiler to pay off: without it
+# the suite takes two thirds of the CPU time.
 _SHORT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-# Room for the code that all tests need, which is 48 MB by default then, and too little after some
-# thousand queries; and for what a query leaves behind, which is gone before it is copied.
+# Room for the code that all tests need: the default is then 48 MB, too little after some thousand
+# queries. And room for what a query leaves behind, so that it is gone before it would be copied.
 _MEMORY = "-XX:ReservedCodeCacheSize=256m -Xmn512m"
-# Of every Spark, unless a test sets them. Each of thousands of queries allots and clears a page for
-# a few rows, and leaves what the UI, which is off, would show of it: its plan, too, in full length.
+# For every Spark, unless a test sets them. Each of thousands of queries allocates and clears a page
+# for a few rows, and keeps what the UI, which is off, would show of it, including its full plan.
 _SETTINGS = {
     "spark.buffer.pageSize": "1m",
     "spark.ui.retainedJobs": "20",
@@ -32,7 +32,7 @@ _OPTIONS = " ".join([_SHORT, _MEMORY, *(f"-D{name}={value}" for name, value in _
 
 
 def set_options() -> None:
-    """Sets the environment for every Spark that this process starts, and those that it starts."""
+    """Sets the environment for every Spark that this process, or one started by it, starts."""
     home = java.find()
     shared = class_archive.options(home) if home else ""
     os.environ["SPARK_SUBMIT_OPTS"] = f"{_OPTIONS} {shared}"
@@ -41,12 +41,12 @@ def set_options() -> None:
 
 
 def remember_lookups(spark: SparkSession) -> None:
-    """Spares Spark and pyspark looking up the same things again, some of them for each column.
+    """Keeps Spark and pyspark from looking up the same things again, some of them for each column.
 
-    pyspark asks the JVM for a class or method by its name whenever it uses one, and what is no
-    class is looked for in each of 300 jars. Spark notes for each RDD from where it was made.
+    pyspark asks the JVM for a class or method by its name whenever it uses one, and a name that is
+    no class is looked for in each of 300 jars. Spark records for each RDD where it was made.
     """
-    # Which Python types it converts, it asks of each argument, by a look at all that they have.
+    # To choose a converter, py4j looks at each argument by `inspect.getattr_static`, which is slow.
     java_collections.hasattr2 = hasattr
     for kind in (JVMView, JavaPackage, JavaClass):
         kind.__getattr__ = _remembering(kind.__getattr__)
@@ -57,7 +57,7 @@ def remember_lookups(spark: SparkSession) -> None:
 def _remembering(look_up: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
     def remembered(self: Any, name: str) -> Any:
         found = look_up(self, name)
-        # And no values of fields, which can change.
+        # Values of fields are not kept, since they can change.
         if isinstance(found, (JavaPackage, JavaClass, JavaMember)):
             setattr(self, name, found)
         return found

@@ -11,7 +11,7 @@ from backfill.store import DeltaStore
 from backfill.store.files.store import FileStore
 from backfill.store.iceberg.store import IcebergStore
 
-#: Those that are servers: `tests.catalog_servers`.
+#: The catalogs that are servers: `tests.catalog_servers`.
 SERVED = ("rest", "glue", "hive")
 
 

@@ -18,7 +18,7 @@ _KEPT = Path.home() / ".cache" / "backfill" / "jars"
 def jars(*names: str) -> list[Path]:
     """The jars, each named `group:artifact:version`, or with a classifier after these.
 
-    Where one cannot be fetched, the test is skipped; where CI is set, it fails.
+    If one cannot be fetched, the test is skipped, or fails if CI is set.
     """
     problem = _fetch(names)
     if problem is not None:
@@ -28,7 +28,7 @@ def jars(*names: str) -> list[Path]:
 
 @cache
 def _fetch(names: tuple[str, ...]) -> str | None:
-    """Why not all of them are here: asked once, for it can take long to find out."""
+    """Why some of them are missing: asked only once, since it can take long to find out."""
     try:
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(_fetch_one, names))

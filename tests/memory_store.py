@@ -1,4 +1,4 @@
-"""Tables in memory: `backfill.store.Store` in as few words as possible, beside Delta's."""
+"""Tables in memory: `backfill.store.Store` in as few words as possible, besides Delta's."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class MemoryVersion:
         return sum(pc.sum(self.contents[each].rows[column]).as_py() or 0 for each in files)
 
     def check_writable(self) -> None:
-        """Any table is."""
+        """Any table is writable."""
 
 
 @dataclass
@@ -142,7 +142,7 @@ class MemoryStore:
         return _frame(spark, staged.schema, staged.files, False)
 
     def discard(self, staged: MemoryStaged) -> None:
-        """Nothing was written anywhere."""
+        """Does nothing, since nothing was written anywhere."""
 
     def publish(
         self,
@@ -237,7 +237,7 @@ class MemoryStore:
 
 
 def _check_apart(name: str, other: MemoryVersion, dates: Dates, replace: Sequence[str]) -> None:
-    """Two runs may both stand where their dates and files do not meet."""
+    """Fails if dates or files of the two runs meet; otherwise both may stand."""
     meet = other.dates is None or dates is None
     if not meet:
         meet = any(

@@ -1,8 +1,8 @@
 """A job from its first run to its clean-up, as a program: on a disk and in an object store alike.
 
-`python -m tests.object_job JOBS LATE` prints what jobs make as JSON. JOBS, as JSON, has the paths
-of job files by what is to be done with them: `life`, `youth` over Spark Connect, or `first`. In the
-folder `retaining` beside them is each with a retention.
+`python -m tests.object_job JOBS LATE` prints the results of jobs as JSON. JOBS, also JSON, has the
+paths of job files by what to do with them: `life`, `youth` over Spark Connect, or `first`. The
+folder `retaining` beside them has each of them with a retention.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _counts(result: Any) -> dict[str, Any]:
 
 
 def _over_connect(jobs: list[str], late: str, address: str) -> Any:
-    """Youths in another process, which has no Spark, nor the jars; and says nothing."""
+    """The youths in another process, which has neither Spark nor the jars, and does not warn."""
     program = [sys.executable, "-W", "error::UserWarning", "-m", __spec__.name]
     command = [*program, json.dumps({"youth": jobs}), late, address]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -108,12 +108,12 @@ def _over_connect(jobs: list[str], late: str, address: str) -> Any:
 
 
 def main(of_text: str, late: str, address: str | None = None) -> None:
-    """Does what is to be done with the jobs.
+    """Does with the jobs what JOBS says.
 
     Args:
-        of_text: their paths.
+        of_text: JOBS, as JSON.
         late: the path of late events.
-        address: of a Spark to connect to; None: one in this process, which others connect to.
+        address: the address of a Spark to connect to; None: one here, which others connect to.
     """
     jobs: dict[str, list[str]] = json.loads(of_text)
     if address is not None:

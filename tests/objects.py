@@ -14,7 +14,7 @@ from typing import Any
 
 import boto3
 
-#: Looked for in everything that runs leave behind.
+#: A secret to look for in everything that runs leave behind.
 SECRET = "hunter2SecretOfTheStore"
 #: A bucket that a server can have from the beginning.
 MANY = "many"
@@ -25,7 +25,7 @@ def served(files: int = 0) -> Iterator[dict[str, str]]:
     """A server in a process of its own, and the environment that leads Amazon's libraries to it.
 
     Args:
-        files: so many are in the bucket MANY.
+        files: how many are in the bucket MANY.
     """
     port = free_port()
     server = subprocess.Popen(
@@ -56,7 +56,7 @@ def free_port() -> int:
 
 
 def make_bucket(environment: dict[str, str], name: str) -> str:
-    """A new bucket; its URL."""
+    """Makes a new bucket; returns its URL."""
     _client(environment).create_bucket(Bucket=name)
     return f"s3://{name}"
 
@@ -68,7 +68,7 @@ def everything_in(environment: dict[str, str], bucket: str) -> list[str]:
 
 
 def names(files: int) -> list[str]:
-    """The files in MANY."""
+    """The names of the files in MANY."""
     return [f"sessions/date=2024-01-{n % 28 + 1:02}/{n:05}.parquet" for n in range(files)]
 
 
@@ -109,10 +109,10 @@ def _serve(port: int, files: int) -> None:
 
 
 def _refuse_old_versions() -> None:
-    """Lets Glue refuse to change a table that has changed meanwhile, as Amazon's does.
+    """Makes Glue refuse to change a table that has changed meanwhile, as Amazon's does.
 
-    That is what runs that publish at once rely on: https://docs.aws.amazon.com/glue/latest/
-    webapi/API_UpdateTable.html. moto takes every change, and a table twice in the same moment.
+    Runs that publish at once rely on that: https://docs.aws.amazon.com/glue/latest/
+    webapi/API_UpdateTable.html. moto accepts every change, and creates a table twice at a time.
     """
     from moto.core.exceptions import JsonRESTError
     from moto.glue.responses import GlueResponse

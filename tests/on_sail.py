@@ -13,16 +13,16 @@ from backfill.aggregates.sketches import ApproximateCountDistinct, ApproximateQu
 
 ON_SAIL = os.environ.get("BACKFILL_RUNTIME") == "sail"
 
-#: How small files of a stream's rows are written: Sail reads no text.
+#: The format of small files with a stream's rows: Sail reads no text.
 ROWS = "parquet" if ON_SAIL else "json"
 
-#: Of a case that the runtime refuses.
+#: Marks a case that the runtime refuses.
 spark_only = pytest.mark.spark_only
 _REFUSED = Custom | ApproximateQuantile | ApproximateCountDistinct
 
 
 def computed(aggregate: Aggregate, *, of_events: bool = False) -> bool:
-    """Whether the runtime of the tests computes an aggregate; in windows of events."""
+    """Whether the tests' runtime computes an aggregate, or computes it in windows of events."""
     if not ON_SAIL:
         return True
     if of_events and (isinstance(aggregate, Variance) or aggregate.sliding().grows):

@@ -1,4 +1,4 @@
-"""Spark's own plan of a frame, read."""
+"""Reads Spark's own plan of a frame."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def explained(frame: DataFrame) -> str:
 
 
 def nodes(frame: DataFrame) -> Counter[str]:
-    """How often each operator stands in it."""
+    """How often each operator occurs in the plan."""
     return Counter(re.findall(r"^[\s:+*()\d-]*([A-Za-z]+)", explained(frame), re.M))
 
 
@@ -28,7 +28,7 @@ def scanned(frame: DataFrame) -> set[str]:
     return set(re.findall(r"(\w+):", schema))
 
 
-#: Operators that give no more rows than they get, and no others.
+#: Operators that return no more rows than they get, and no other ones.
 _PASSING = ("Project", "Filter", "Sort")
 
 

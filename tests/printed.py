@@ -13,7 +13,7 @@ from backfill.cli import main
 
 
 def plan(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, dict[str, Any]]:
-    """One plan as text and as JSON: to make it takes far longer than to print it."""
+    """One plan as text and as JSON: making it takes far longer than printing it."""
     made: list[Any] = []
     make = Job.plan
 

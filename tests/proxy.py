@@ -1,4 +1,4 @@
-"""A proxy on loopback before a catalog's server, which can lose a commit on its way."""
+"""A proxy on loopback in front of a catalog's server, which can lose a commit on its way."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from threading import Thread
 from urllib.parse import urlsplit
 
-#: What the request that commits has in it: of a REST catalog, of Glue, and of a Hive metastore.
+#: What a request that commits contains: for a REST catalog, for Glue, and for a Hive metastore.
 _COMMITS = (
     b"/tables/sessions HTTP",
     b"AWSGlue.CreateTable",
@@ -19,13 +19,13 @@ _COMMITS = (
 
 
 class Proxy(socketserver.ThreadingTCPServer):
-    """Passes on everything, but for commits as long as there is trouble.
+    """Passes everything on, except commits as long as there is trouble.
 
     Attributes:
-        address: of the server, as it is reached through here.
-        losing: "request" or "answer": what of a commit is lost; None for nothing.
-        answer: given to a commit instead, which the server does not see.
-        times: so many commits; None for all.
+        address: the server's address, as it is reached through the proxy.
+        losing: which part of a commit is lost, "request" or "answer"; None for nothing.
+        answer: what a commit gets as its answer, without the server seeing it.
+        times: how many more commits there is trouble for; None for all.
     """
 
     daemon_threads = True
@@ -88,14 +88,14 @@ class _Connection(socketserver.BaseRequestHandler):
         head = f"HTTP/1.1 403 Forbidden\r\nContent-Length: {len(answer)}\r\n"
         self.request.sendall(f"{head}Connection: close\r\n\r\n".encode() + answer)
         self.request.shutdown(socket.SHUT_WR)
-        # Where something of the request is left unread, the answer does not get through.
+        # If part of the request is left unread, the answer does not get through.
         while self.request.recv(1 << 16):
             continue
 
 
 @contextmanager
 def before(server: str) -> Iterator[Proxy]:
-    """A proxy before the server of this address."""
+    """A proxy in front of the server at this address."""
     with Proxy(server) as proxy:
         thread = Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()

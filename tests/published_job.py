@@ -59,7 +59,7 @@ class Published:
         days: Sequence[int] | None = None,
         **metadata: Any,
     ) -> int:
-        """Publishes windows in place of those of the days; by default of everything."""
+        """Publishes windows in place of those of the days; by default in place of everything."""
         frame = self.sessions(windows)
         staged = self.store.stage(
             name,

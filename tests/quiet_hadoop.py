@@ -1,8 +1,8 @@
-"""Hadoop in the tests' Spark: as it is, less what takes a sixth of the time of jobs on few rows.
+"""Hadoop in the tests' Spark, without what takes a sixth of the time of jobs on few rows.
 
-It starts the program `chmod` twice for each file that Spark writes, and once for each folder; and
-the thousand defaults of its configuration are copied or sent for each file and task, though it has
-nearly all of them in its code as well. Other processes of the tests have Hadoop as users have it.
+It starts the program `chmod` twice for each file that Spark writes, and once for each folder. It
+copies or sends the thousand defaults of its configuration for each file and task, although its code
+has nearly all of them as well. Other processes of the tests have Hadoop as users have it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ public class LocalFiles extends LocalFileSystem {
 
 
 def quieten(spark: SparkSession) -> None:
-    """Files get their modes from Java, and the defaults that the code has are forgotten."""
+    """Lets Java set the modes of files, and drops the defaults that the code has."""
     jvm = spark.sparkContext._jvm
     hadoop = jvm.org.apache.hadoop
     settings = spark.sparkContext._jsc.hadoopConfiguration()
@@ -47,10 +47,10 @@ def quieten(spark: SparkSession) -> None:
     with_files = hadoop.conf.Configuration(settings)
     with_files.setClassLoader(compiler.getClassLoader())
     with_files.set("fs.file.impl", "tests.LocalFiles")
-    # From here on, whoever asks for files gets the one that is made now.
+    # From here on, whoever asks for the file system gets the one that is made now.
     hadoop.fs.FileSystem.closeAll()
     hadoop.fs.FileSystem.get(jvm.java.net.URI("file:///"), with_files)
-    # Its defaults come with it, and would bring back all others later.
+    # This loads its defaults now; later, they would bring back all others.
     hadoop.mapred.JobConf()
     written = jvm.java.io.StringWriter()
     hadoop.conf.Configuration.dumpConfiguration(settings, written)

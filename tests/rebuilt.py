@@ -24,7 +24,7 @@ checks: {builtin: {quarantined_share: off, history: off, freshness: off}}
 
 
 def job_of(folder: Path, source: str, tables: str = "out") -> Job:
-    """A job over a source, as YAML has it."""
+    """A job over a source that is given as YAML."""
     path = folder / f"{tables}.yaml"
     path.write_text(f"source: {{{source}}}{WINDOWS % tables}")
     return Job.load(path)
@@ -39,7 +39,7 @@ def contents(job: Job) -> dict[str, list[str]]:
 
 
 def unusable(job: Job, spark: SparkSession) -> list[tuple[Any, ...]]:
-    """What is in the quarantine, without the runs."""
+    """The rows of the quarantine, without the runs."""
     rows = job.table("quarantine", spark).select("reason", "raw", "source").collect()
     return sorted(map(tuple, rows))
 
@@ -54,7 +54,7 @@ def named(job: Job, spark: SparkSession) -> tuple[str, str]:
 
 
 def caught_up(job: Job, spark: SparkSession) -> tuple[str, str]:
-    """Runs the dates that `recompute` names, and what is new; the dates."""
+    """Runs the dates that `recompute` names, and then what is new; returns the dates."""
     start, end = named(job, spark)
     job.run(spark, start=start, end=end)
     job.recompute(spark)
@@ -63,7 +63,7 @@ def caught_up(job: Job, spark: SparkSession) -> tuple[str, str]:
 
 
 def same_as_rebuilt(job: Job, spark: SparkSession, source: str) -> None:
-    """The tables hold what a run over everything computes from the source as it is."""
+    """Checks that the tables hold what a run over everything makes of the source as it is."""
     again = job_of(job.spec.path.parent, source, "again")
     again.run(spark)
     assert contents(job) == contents(again)

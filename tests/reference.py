@@ -85,9 +85,9 @@ def grouped(
 def surrounding(
     events: list[Event], back: int | None, ahead: int = 0, *, before: bool = False
 ) -> list[tuple[Event, list[Event]]]:
-    """Each event with those of its key from so long before it to so long after it.
+    """Each event with those of its key from `back` before it to `ahead` after it.
 
-    With `before`, only those that came before it, in order of time and arrival.
+    With `before`, only with those that come before it in order of time and arrival.
     """
     by_key: dict[str | None, list[Event]] = {}
     for e in events:
@@ -122,7 +122,7 @@ def distinct_windows(
 def hopping(
     size: int, advance: int, offset: int = 0, *, right: int = 0, clipped: bool = False
 ) -> Callable[[int], list[tuple[int, int]]]:
-    """Tries every start around the event. `right` is the tick where windows are (start, end]."""
+    """Tries every start around the event. `right` is the tick if windows are (start, end]."""
 
     def windows(t: int) -> list[tuple[int, int]]:
         near = (t - offset) // advance
@@ -165,14 +165,14 @@ def local_hours(
             (local(zone, zero, begin + offset), local(zone, zero, begin + size * HOUR + offset))
             for begin in (n * every * HOUR for n in range(near - reach, near + reach))
         )
-        # Of the times that clocks leave out, two may be one instant.
+        # Two of the times that clocks leave out may be the same instant.
         return [*dict.fromkeys((start, end) for start, end in bounds if start <= t < end)]
 
     return windows
 
 
 def growing_hours(zone: str, step: int = 1) -> Callable[[int], list[tuple[int, int]]]:
-    """A day's windows that grow by so many hours on the zone's clocks."""
+    """A day's windows that grow by `step` hours on the zone's clocks."""
     days = calendar(zone, (1, "day"))
 
     def windows(t: int) -> list[tuple[int, int]]:

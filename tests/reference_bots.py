@@ -22,13 +22,13 @@ def names(
     zone: str,
     id: Callable[[Visit], Any] | None = None,
 ) -> list[str | None]:
-    """For each visit the name of the first rule by which it is a bot's.
+    """For each visit the name of the first rule by which it is a bot's, or None.
 
     Args:
         rules: `where` stands for the visit's `login`.
-        visits: of any keys.
+        visits: visits of any keys.
         gap: µs; events exactly one gap apart are in one session.
-        zone: of the days.
+        zone: the zone that days are in.
         id: visits with equal key, time and id, other than None, count once.
     """
     listed = list(visits)

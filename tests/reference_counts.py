@@ -14,9 +14,9 @@ def in_order(events: Iterable[Event], order: str, *, with_id: bool = False) -> l
     """Events in the order of their numbers.
 
     Args:
-        events: of one key, or of the whole stream.
+        events: those of one key, or of the whole stream.
         order: time or arrival.
-        with_id: of events that are equal but for it, the id decides before the value.
+        with_id: whether, of events that differ only in id or value, the id decides first.
     """
 
     def place(e: Event) -> Any:
@@ -56,7 +56,7 @@ def ended(window: CountWindow, last: int, end: int, horizon: int) -> bool:
 
 
 def message_sessions(events: Iterable[Event], gap: int) -> list[list[Event]]:
-    """Each key's events in order of offset, cut where so many messages came in between."""
+    """Each key's events in order of offset, cut where at least `gap` messages came in between."""
     found: list[list[Event]] = []
     for e in sorted(events, key=lambda e: (e.key, e.arrival)):
         before = found[-1][-1] if found else None

@@ -34,7 +34,7 @@ def _of(function: Callable[[list[int]], Any], empty: Any = None) -> Fold:
     return lambda payments: function(amounts(payments)) if amounts(payments) else empty
 
 
-#: Aggregates, and what they give of payments in order of time, arrival and amount.
+#: Aggregates, and what they give for payments in order of time, arrival and amount.
 _FOLDS: dict[str, tuple[Aggregate, Fold]] = {
     "n": (agg.count(), len),
     "paid": (agg.count("amount"), _of(len, 0)),
@@ -82,7 +82,7 @@ def group(each: Payment, by: Sequence[str]) -> tuple[Any, ...]:
 
 
 def groups(payments: Iterable[Payment], by: Sequence[str]) -> dict[tuple[Any, ...], list[Payment]]:
-    """The payments of each value of the dimensions that is not NULL as a whole, in order."""
+    """The payments by their values of the dimensions, unless these are all NULL; in order."""
     found: dict[tuple[Any, ...], list[Payment]] = {}
     for each in sorted(payments, key=order):
         if not by or any(value is not None for value in group(each, by)):

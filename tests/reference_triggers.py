@@ -26,9 +26,9 @@ Sent = tuple[Any, Any, float, float, str, int | None]
 class Held:
     """A window: everything that came, and what of it came since the last pane.
 
-    `unsent` is what a delta holds. `fresh` is what triggers count: they begin anew where a session
-    that was complete grows and no longer is. `waited` is what they wait after. `stuck` are the
-    places of the triggers that have fired of an early and a late one that combines them.
+    `unsent` is what a delta holds. `fresh` is what triggers count: they begin anew when a session
+    that was complete grows and no longer is. `waited` is what they wait after. `stuck` holds, for
+    an early and a late trigger that combine others, the places of those that have fired.
     """
 
     key: Any

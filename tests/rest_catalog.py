@@ -27,7 +27,7 @@ _JARS = (
     "com.github.ben-manes.caffeine:caffeine:2.9.3",
     "com.h2database:h2:2.5.252",
 )
-#: Of what pyspark has, what these need.
+#: The jars of pyspark that these need.
 _OF_SPARK = ("avro-1.*", "hadoop-client-*", "jackson-*", "slf4j-api-*")
 
 
@@ -36,7 +36,7 @@ def served(warehouse: Path) -> Iterator[str]:
     """The server's address.
 
     Args:
-        warehouse: where its tables are; the server says so, and not who makes them.
+        warehouse: where its tables are; the server decides this, not those who make the tables.
     """
     of_spark = [path for each in _OF_SPARK for path in SPARK_JARS.glob(f"{each}.jar")]
     with jvm([*jars(*_JARS), *of_spark]) as java:

@@ -21,22 +21,22 @@ from pyspark.sql import SparkSession
 from tests.interpreted import SETTINGS
 from tests.lake import hadoop_options
 
-#: The Spark that the jars are for, the newest that both have some for; and these.
+#: The Spark that the jars are for, which is the newest that both support; and the jars.
 SPARK = "4.1"
 ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
 DELTA = "io.delta:delta-spark_4.1_2.13:4.4.0"
-#: Of what Delta Lake names, Spark has these, which are large.
+#: What Delta Lake depends on, is large, and comes with Spark.
 DELTA_EXCLUDES = "org.apache.hadoop:*,com.github.luben:*"
 
-#: What gives a session Delta Lake's tables.
+#: Settings that give a session Delta Lake's tables.
 DELTA_CONF = {
     "spark.jars.packages": DELTA,
     "spark.jars.excludes": DELTA_EXCLUDES,
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # Of a table's state, which small tables need no fifty of.
+    # The partitions of a table's state: small tables need no fifty.
     "spark.databricks.delta.snapshotPartitions": "1",
-    # VACUUM looks for files in as many tasks, two hundred otherwise.
+    # VACUUM looks for files in this many tasks; by default in two hundred.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
 }
 
@@ -45,7 +45,7 @@ with_jars = pytest.mark.skipif(
 )
 
 
-#: What tests set for every JVM that they start, of what begins so; the rest is of other sessions.
+#: The SPARK_ variables that tests set for every JVM they start; others are of other sessions.
 _OURS = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_LOCAL_IP")
 
 
@@ -59,7 +59,7 @@ class SparkSql:
         return self._run({}, *statements)
 
     def iceberg(self, folder: Path, *statements: str) -> list[list[str]]:
-        """The same of Iceberg: the catalog `lake` is the one in a folder (`tests.lake`)."""
+        """The same for Iceberg: the catalog `lake` is the one in a folder (`tests.lake`)."""
         jdbc = {
             "type": "jdbc",
             "uri": f"jdbc:sqlite:{folder}/catalog.db",
@@ -96,7 +96,7 @@ class SparkSql:
 
 
 def run_module(module: str, *arguments: str) -> str:
-    """What a program of the tests prints that has a Spark of its own."""
+    """What a program of the tests with a Spark of its own prints."""
     command = [sys.executable, "-m", module, *arguments]
     done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -108,7 +108,7 @@ def _environment() -> dict[str, str]:
 
 
 def _serve() -> None:
-    # VACUUM prints, where only answers may be: what the JVM prints goes where its log does.
+    # VACUUM prints where only answers may be, so what the JVM prints goes where its log does.
     answered = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     conf = {
@@ -129,7 +129,7 @@ def _serve() -> None:
         settings, statements = json.loads(line)
         answers, failure = [], None
         try:
-            # Nothing of a catalog is remembered from what was asked before.
+            # Nothing about a catalog is remembered from earlier requests.
             spark = first.newSession()
             for name, value in settings.items():
                 spark.conf.set(name, value)
@@ -137,7 +137,7 @@ def _serve() -> None:
                 rows = spark.sql(each).collect()
                 answers.append(["|".join(map(str, row)) for row in rows])
         except Exception as error:
-            # What the JVM says comes first in the one, and where Python was last in the other.
+            # The one begins with what the JVM says, the other ends with where Python was.
             failure = f"{str(error)[:500]}\n{traceback.format_exc()[-3000:]}"
         print(json.dumps([answers, failure]), file=answered, flush=True)
     first.stop()

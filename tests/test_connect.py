@@ -20,12 +20,12 @@ def test_the_same_over_connect(over_connect: Programs, samples: Path) -> None:
     assert counts["metrics"] == [958, 15]
     assert counts["near"][0] == counts["near"][1] > 100
     assert counts["bots"][0] > 5000 > counts["bots"][1]
-    # As without it.
+    # As without Spark Connect.
     assert counts["joined"] == [7907, 4432, 5058, 5058]
     assert counts["sent"] == [407, 5055]
     assert counts["late"] == [1, 5001]
     assert counts["quarantined"] == {"no_key": 3, "no_time": 3}
-    # The built-in ones of events and three windows, and our four; one of these is a warning.
+    # The built-in checks of events and three windows, and the job's four; one of these only warns.
     assert counts["checks"] == [5 + 3 * 6 + 4, counts["lone"]]
     assert (counts["sessions"], counts["trailing"], counts["sessionized"]) == (406, 6346, 5052)
     assert counts["fives"] == 5000

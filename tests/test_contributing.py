@@ -1,4 +1,4 @@
-"""The files and names that CONTRIBUTING.md sends people to exist."""
+"""The files and names that CONTRIBUTING.md mentions exist."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.one_lane
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 QUOTED = set(re.findall(r"`([^`\n]+)`", TEXT))
-#: What quoted names are said to be in: `NAME` of `path`.
+#: Quoted names, and where they are said to be: `NAME` of `path`.
 NAMED = re.findall(r"`(\w+)`(?:, `(\w+)`)*(?: and `\w+`)? (?:of|in) `(backfill/[\w/]+\.py)`", TEXT)
 
 

@@ -15,7 +15,7 @@ def test_as_many_cases_as_wanted_and_the_same_at_each_call() -> None:
     found = drawn.cases(NUMBERS, 100)
     assert len(found) == 100
     assert drawn.cases(NUMBERS, 100) is found
-    # Half are those of a seed that never changes.
+    # Half of them are from a seed that never changes.
     assert drawn.cases(st.integers(0, 10**12), 100)[:50] == found[:50]
 
 

@@ -74,7 +74,7 @@ def run_once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
 
 @pytest.fixture
 def published(run_once: Path, tmp_path: Path) -> Job:
-    """The same in the test's own folder."""
+    """A copy of the job in the test's own folder."""
     shutil.copytree(run_once, tmp_path, dirs_exist_ok=True)
     return Job.load(tmp_path / "job.yaml")
 

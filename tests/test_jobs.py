@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def submit(script: str, *arguments: str | Path) -> tuple[int, dict[str, Any]]:
-    """Submits one of the jobs; its exit code, and the document that it prints last."""
+    """Submits one of the jobs; returns its exit code, and the document that it prints last."""
     # As in an activated environment.
     bin = Path(sys.executable).parent
     path = f"{bin}{os.pathsep}{os.environ['PATH']}"

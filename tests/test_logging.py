@@ -1,4 +1,4 @@
-"""What goes to the logger `backfill`: progress that nobody asked for otherwise, and no secrets."""
+"""What goes to the logger `backfill`: progress that no caller takes, and no secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a repository and its package have: files, a version, a log, a sentence for each option."""
+"""What the repository and its package have: files, a version, a log, a sentence per option."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_job_file(tmp_path: Path) -> None:
-    """The whole one, and the checks that it can have besides."""
+    """The whole job file, and the checks that can be added to it."""
     text, checks = blocks("yaml")
     suite = {"name": "s", "expectations": [{"type": "expect_table_row_count_to_be_between"}]}
     (tmp_path / "suites").mkdir()
@@ -56,7 +56,7 @@ def test_what_the_demo_prints(samples: Path) -> None:
         )
         printed += done.stdout
     shown = next(block for block in blocks("") if block.startswith("read  "))
-    # The folder and the time differ, and so does what the table is padded to.
+    # The folder and the time differ, and so does the width that the table is padded to.
     words = [line.split() for line in shown.splitlines() if "─" not in line and line.strip("… ")]
     found = [line.split() for line in printed.splitlines()]
     for line in words:

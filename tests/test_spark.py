@@ -26,10 +26,10 @@ def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def wait_for_readers(before: list[threading.Thread]) -> None:
-    """Until the threads that pass output on are done: they end with the processes they read.
+    """Waits until the threads that pass output on are done: they end with the processes they read.
 
-    What pytest has captured is not looked at before. Looking empties its file, and what is written
-    at that moment is lost.
+    Only then is it safe to look at what pytest has captured. Looking empties its file, and what is
+    written at that moment is lost.
     """
     for thread in set(threading.enumerate()) - set(before):
         thread.join(timeout=10)

@@ -1,4 +1,4 @@
-"""Runs that have begun: they have looked at the source and the tables, and computed nothing yet."""
+"""Runs that have begun: they have opened the source and the tables, but computed nothing yet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Run = Callable[[], RunResult | None]
 
 
 def silent(message: str) -> None:
-    """Nobody listens."""
+    """Discards a progress message."""
 
 
 def begun(world: World, low: int, high: int, chunk: int | None = None) -> Run:

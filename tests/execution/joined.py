@@ -16,7 +16,7 @@ Row = tuple[Any, ...]
 class Joined:
     """A join: which events are on its sides, and how far before and after the left one, in µs.
 
-    Or of how many events before each of the other side's is a partner.
+    With `count`, an event's partners are the last `count` events of the other side before it.
     """
 
     how: str
@@ -29,7 +29,7 @@ class Joined:
 
     @property
     def reach(self) -> tuple[int, int]:
-        """How much earlier, and later, than a row an event can be that changes it."""
+        """How much earlier and how much later than a row an event that changes it can be."""
         if self.count is not None:
             return 1 << 60, 1 << 60
         if self.how == "full":
@@ -48,7 +48,7 @@ JOINS: Mapping[str, Joined] = {
     "next": Joined("full", 0, 0, lambda v: v >= 1, lambda v: v <= 1, count=2),
     "lone": Joined("anti", 0, 0, lambda v: v >= 0, lambda v: v in (-3, 1), count=1),
 }
-#: The same in a job file.
+#: The same joins in a job file.
 _TEXTS = {
     "sold": "{left: value >= 1, right: value <= 1, within: [-45m, 90m], on: user,"
     " where: right.value < left.value, columns: {mine: left.value, theirs: right.value}}",
@@ -73,13 +73,13 @@ def text_of(names: list[str]) -> str:
 
 
 def rows_of(name: str, events: list[Event], horizon: int, *, with_id: bool) -> list[Row]:
-    """The rows of a join's table: key, time, what tells the events, values, whether it is open.
+    """The rows of a join's table: key, time, what identifies the events, values, `is_open`.
 
     Args:
-        name: of the join.
-        events: that count, each once.
+        name: the join's name.
+        events: the events that count, each once.
         horizon: the largest time, µs.
-        with_id: the job has an id.
+        with_id: whether the job has an id.
     """
     join = JOINS[name]
     by_key: dict[str | None, list[Event]] = {}
@@ -126,9 +126,9 @@ def _side(events: list[Event], holds: Callable[[int], bool]) -> list[Event]:
 
 
 def _last(count: int, left: list[Event], right: list[Event]) -> set[tuple[int, int]]:
-    """The pairs, by index, of an event and one of the last so many of the other side before it.
+    """The pairs, by index, of an event and one of the other side's last `count` before it.
 
-    Both sides are in order. Of events at the same time and arrival the left ones come first.
+    Both sides are in order. At the same time and arrival, left events come first.
     """
     every = [(each.time, each.arrival, 0, i) for i, each in enumerate(left)]
     every += [(each.time, each.arrival, 1, i) for i, each in enumerate(right)]
@@ -141,7 +141,7 @@ def _last(count: int, left: list[Event], right: list[Event]) -> set[tuple[int, i
 
 
 def _place(event: Event, with_id: bool) -> tuple[Any, ...]:
-    """By what events of a side are in order: time, arrival, and what is looked at."""
+    """The sort key of a side's events: time, arrival, and what the job looks at."""
     own = (event.id is not None, event.id or "") if with_id else ()
     return event.time, event.arrival, *own, event.value
 
@@ -156,7 +156,7 @@ def _meets(join: Joined, one: Event, other: Event) -> bool:
 
 
 def _told(how: str, one: Event | None, other: Event | None, with_id: bool) -> list[Any]:
-    """The columns between the time of a row and whether it is open."""
+    """The columns between a row's time and whether it is open."""
     left, right = one and one.time, other and other.time
     values = [one and one.value, other and other.value]
     found: list[Any] = [left] if how == "full" else []

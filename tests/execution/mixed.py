@@ -18,15 +18,15 @@ def tables(world: World) -> Tables:
 
 
 def check_run(world: World, before: Tables, days: set[int], old: set[int]) -> None:
-    """A run of these days removed nothing that it did not write again.
+    """Checks that a run of these days removed nothing that it did not write again.
 
     Args:
-        world: after the run.
+        world: the world after the run.
         before: the tables before it.
-        days: that were run.
-        old: on which windows held what replaced inputs held, before the run.
+        days: the days that were run.
+        old: days on which, before the run, windows still held what replaced inputs held.
     """
-    # On such days, all that the source holds counts.
+    # On the old days, every event of the source counts.
     events = world.counting(old)
     expected = world.expected(events)
     for name in world.windows:
@@ -36,7 +36,7 @@ def check_run(world: World, before: Tables, days: set[int], old: set[int]) -> No
             apart = -1 if name == "ruled" else GAP
             _check_sessions(before[name], now, expected[name], made, events, days, apart)
             continue
-        # What an event of the days can be in is as the source has it, the rest as it was.
+        # Windows that can hold an event of the days are as the source has them, others as before.
         reached = [row for row in made if _reached(name, row, days)]
         rest = [row for row in before[name] if not _reached(name, row, days)]
         assert _without_open(now) == _without_open([*reached, *rest]), name
@@ -51,22 +51,22 @@ def _check_sessions(
     days: set[int],
     apart: int,
 ) -> None:
-    """Sessions, of which more may be written than those that meet the days.
+    """Checks sessions; a run may write more of them than those that meet the days.
 
     Args:
         before: the table before the run.
         now: the table.
         closed: the sessions that the events make.
         made: those that start on covered dates.
-        events: that count.
-        days: that were run.
+        events: the events that count.
+        days: the days that were run.
         apart: sessions are further apart than this; negative: rules cut and drop sessions.
     """
     kept, plain = set(_without_open(before)), set(_without_open(made))
     rows = set(_without_open(now))
     assert len(rows) == len(now)
     for row in rows:
-        # As it was, or as the source has it; and this where an event of the days is in it.
+        # Each is as the source has it, or as it was; the latter only if it does not meet the days.
         assert row in plain or (row in kept and not _meets(row, days)), row
     assert {row for row in plain if _holds_event(row, events, days)} <= rows
     waiting = [row for row in closed if row[:3] not in {each[:3] for each in made}]
@@ -80,11 +80,11 @@ def _check_sessions(
 
 
 def _reached(name: str, row: Row, days: set[int]) -> bool:
-    """Whether an event of the days can be in a window that is no session."""
+    """Whether a window other than a session can hold an event of the days."""
     if name == "hopping":
         return _meets(row, days)
     if name in COUNTED or name == "chats":
-        # In order of time, what ended before the days is as it was.
+        # `latest` and `periods` are in order of time: what ended before the days is as it was.
         behind = {"latest": 0, "periods": 6 * HOUR}.get(name)
         return behind is None or any(row[2] >= at(day) - behind for day in days)
     if name in METRICS:
@@ -101,7 +101,7 @@ def _reached(name: str, row: Row, days: set[int]) -> bool:
 
 
 def _meets(row: Row, days: set[int]) -> bool:
-    """Whether a window that ends with its last event, or before its end, has a time of the days."""
+    """Whether a window up to its last event, or up to its exclusive end, meets the days."""
     return any(row[1] < at(day + 1) and row[2] > at(day) for day in days)
 
 

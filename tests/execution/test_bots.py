@@ -1,4 +1,4 @@
-"""Runs of parts of the events of a job with rules for bots, against all of them judged at once."""
+"""Runs over parts of the events of a job with rules for bots, against all judged at once."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from tests.reference import Event
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 DAYS = 4
-#: In memory, each of hundreds of keys. More of them, and of every window: BACKFILL_SEQUENCES=10.
+#: Sequences in memory, each of hundreds of keys. BACKFILL_SEQUENCES=10: more, with all windows.
 SEQUENCES = int(os.environ.get("BACKFILL_SEQUENCES", "0"))
-#: Of several kinds each, so that these are made of the same events; with ids or without.
+#: Windows of several kinds, so that they are made of the same events; with ids or without.
 MIXED = [
     (True, ("sessions", "moving", "values")),
     (False, ("hopping", "ruled", "pairs", "every")),
@@ -42,18 +42,18 @@ EVERY = list(
     itertools.product((False, True), (WINDOWS, SLIDING, COUNTS, tuple(METRICS), tuple(JOINS)))
 )
 GAP = 45 * 60_000_000
-#: By session and by hour, of the session and of the day, and with a pause that unmakes a bot.
+#: Rules by session and by hour that remove the session or the day; a long pause unmakes a bot.
 RULES = (
     "{gap: 45m, rules: [{name: marked, where: value = -3, remove: day},"
     " {name: many, events: 4}, {name: fast, events: 2, per: hour, remove: day},"
     " {name: steady, events: 2, no_pause_longer_than: 40m}]}"
 )
-#: So that there is always a person.
+#: An event of a person, so that there is always one.
 PERSON = Event("someone", at(1, 12), 1, "9")
 
 
 def many(draw: st.DrawFn) -> list[Event]:
-    """Events of many keys, as many sequences of runs in one; around midnights and gaps."""
+    """Events of many keys around midnights and gaps: each key is a sequence of runs of its own."""
     random = Random(draw(st.integers(0, 2**32)))
     return [
         Event(
@@ -79,7 +79,7 @@ def _tables(world: World) -> Any:
 
 
 def machine(make: Callable[[bool], World]) -> type[RuleBasedStateMachine]:
-    """Sequences of runs, of late files, and of going back."""
+    """Sequences of runs, late files and restores."""
     events = st.composite(many)()
 
     class Runs(RuleBasedStateMachine):
@@ -150,7 +150,7 @@ def test_any_sequence_of_runs_in_memory(
 
 
 def test_a_few_runs_in_memory(spark: SparkSession, tmp_path: Path) -> None:
-    """As any sequence, with windows that take least time."""
+    """As any sequence, but short and with the windows that take the least time."""
     numbers = itertools.count()
 
     def make(texts: bool) -> World:
@@ -174,19 +174,19 @@ def test_late_events_make_bots_and_people(spark: SparkSession, tmp_path: Path) -
         "0",
         [
             PERSON,
-            # A bot that a longer pause unmakes; of its day another session is left.
+            # A bot that a longer pause unmakes; another session of its day is not removed.
             *_steady("unmade", 1),
             Event("unmade", at(1, 20), 1, "a"),
-            # A person whom one more event makes a bot, over midnight.
+            # A person who becomes a bot by one more event, across midnight.
             Event("made", at(1, 23, 50), 1, "a"),
             Event("made", at(2, 0, 10), 1, "b"),
             Event("made", at(0, 3), 1, "c"),
             Event("made", at(2, 15), 1, "d"),
-            # Two sessions by one gap that are one by the other.
+            # Several sessions by the windows' gap that are one by the rules' gap.
             Event("apart", at(1, 5), 1, "a"),
             Event("apart", at(1, 5, 40), 3, "b"),
             Event("apart", at(1, 6, 20), -1, "c"),
-            # Another rule becomes the first, and a copy of an event arrives late.
+            # Another rule becomes the first that holds, and a copy of an event arrives late.
             *_steady("renamed", 1),
             Event("other", at(2, 3), 1, "a"),
         ],
@@ -206,7 +206,7 @@ def test_late_events_make_bots_and_people(spark: SparkSession, tmp_path: Path) -
     )
     world.recompute()
     world.check()
-    # What the last day brings is of bots that began before it.
+    # The last day has an event of a bot that began before it.
     world.write("2", [Event("other", at(2, 23, 50), 1, "b"), Event("apart", at(2, 4), 1, "d")])
     world.write("3", [Event("other", at(3, 0, 5), -3, "c"), Event("unmade", at(3, 0, 1), 1, "e")])
     world.run(3, 4)
@@ -214,7 +214,7 @@ def test_late_events_make_bots_and_people(spark: SparkSession, tmp_path: Path) -
 
 
 def test_the_first_rows_of_the_quarantine_are_bots(spark: SparkSession, tmp_path: Path) -> None:
-    # On Delta's files, of which an empty table has none.
+    # On Delta's files: an empty table has none.
     world = World(tmp_path, spark, windows=("hopping",), bots=RULES)
     world.write("0", [PERSON, Event("made", at(1, 3), 1)])
     world.run_all()
@@ -265,7 +265,7 @@ def test_only_the_files_of_the_quarantine_are_rewritten_that_lose_rows(
     world.write("2", [Event("a", at(1, 10, 43), 1)])
     world.recompute()
     world.check()
-    # That of the second run, which holds b and the row without a key.
+    # The file of the second run stays: it holds b and the row without a key.
     assert len(before & _files(world)) == 1
 
 
@@ -328,7 +328,7 @@ def test_windows_that_expired_do_not_come_back(spark: SparkSession, tmp_path: Pa
     world.write("1", [Event("d", at(3, 12), 1, "9"), Event("b", at(3, 10, 43), 1, "8")])
     world.recompute()
     world.job.expire(spark)
-    # What had been of bots has expired with the other windows; what is of bots now went.
+    # `a` is no bot any more, but its windows have expired; `b` becomes one, so its windows go.
     world.write("2", [Event("a", at(1, 10, 43), 1, "8"), Event("b", at(3, 9, 1), -3, "7")])
     world.recompute()
     rows, bots = _tables(world)

@@ -1,4 +1,4 @@
-"""Delta tables that a catalog of Spark's names, which Delta Lake's own SQL reads and writes too."""
+"""Delta tables named in a catalog of Spark's, which Delta Lake's own SQL also reads and writes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_both_write_the_same_tables(folder: Path) -> None:
     assert found["properties"]["delta.checkpointInterval"] == "7"
     assert found["properties"]["mine"] == "x"
     assert found["properties"]["delta.logRetentionDuration"] == "interval 60 days"
-    # A run whose check fails leaves a table as both read it, also one that Spark has made.
+    # A run whose check fails leaves the tables as both had read them, even one that Spark made.
     assert "quarantined_share" in found["strict"]
     assert found["refused"] == {name: found["first"][name] for name in ("sessions", "hourly")}
     assert found["versions"] == 2, "the run, and the table's properties"
@@ -74,7 +74,7 @@ def test_both_write_the_same_tables(folder: Path) -> None:
     assert "has deleted rows without rewriting their files" in found["beside"]
     assert "REORG TABLE" in found["beside"]
     assert len(found["purged"]["ours"]) == 2
-    # The run of the date counts the events that are there, and so brings back all three of it.
+    # The run of the date counts the source's events, and so brings back the date's three rows.
     assert len(found["again"]["ours"]) == 4
     assert found["kinds"] == ["run", "run", "recompute", "run"]
     assert found["restored"]["ours"] == found["first"]["sessions"]["ours"]
@@ -91,7 +91,7 @@ def test_the_documentation_has_the_versions() -> None:
     text = (Path(__file__).parents[2] / "docs" / "catalogs.md").read_text()
     for each in (DELTA, DELTA_EXCLUDES, f"pyspark {SPARK}", f"({ICEBERG.rpartition(':')[2]}, on"):
         assert each in text, each
-    # The lane that has to run what needs the jars does.
+    # The lane that must run the tests with jars has the Spark that the jars are for.
     constraints = (Path(__file__).parents[2] / "constraints-lakehouse.txt").read_text()
     assert f"\npyspark=={SPARK}." in constraints
     assert f"Delta Lake {DELTA.rpartition(':')[2]}, on pyspark {SPARK}" in text

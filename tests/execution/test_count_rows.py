@@ -1,4 +1,4 @@
-"""Tables of windows by number of events and of messages: what a run changes, and is told of it."""
+"""Tables of windows by number of events or messages: what a run changes and reports."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ COUNTED_BY_STORM = [
 
 
 def of_each_day(key: str, days: int, partition: int) -> list[Event]:
-    """Three events a day, in one go."""
+    """Three events a day, with offsets next to each other."""
     return [
         Event(key, at(d, hour), d, f"{key}{d}{i}", partition + 10 * d + i)
         for d in range(days)
@@ -85,7 +85,7 @@ def rows(world: World, name: str) -> list[tuple[Any, ...]]:
 
 
 def told(world: World, name: str) -> list[tuple[Any, ...]]:
-    """What the last run changed: kind, key, number of the last event."""
+    """What the last run changed: the kind of change, the key, the number of the last event."""
     found = world.job.changes(name, spark=world.spark)
     side = F.coalesce(F.col("new"), F.col("old"))
     return sorted(map(tuple, found.select("change", "key.user", side["last_event"]).collect()))
@@ -104,7 +104,7 @@ def test_tables(world: World) -> None:
         (5, 8, at(2, 12), day(2), False),
         (9, 12, at(3, 18), day(3), False),
     ]
-    # Each of the last three, and partial first ones.
+    # A window of the last three events at each event, the first two partial.
     latest = world.job.table("latest", world.spark).where("user = 'b'")
     assert sorted(row.n for row in latest.collect()) == [1, 2, *[3] * 10]
     together = world.job.table("together", world.spark)
@@ -122,10 +122,10 @@ def test_tables(world: World) -> None:
 @pytest.mark.slow
 def test_a_late_event_moves_later_windows(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     job, path = world.job, str(world.folder / "job.yaml")
-    # The last of the first day of `a`; and a redelivered event, which changes nothing.
+    # The last event of `a` on the first day, and a redelivered event, which changes nothing.
     world.write("late", [Event("a", at(0, 20), 9, "late", 4), Event("b", at(1, 12), 1, "b11", 112)])
     text, found = plan(capsys, path, "--recompute")
-    # The copy is not known to be one before it is looked for, so its key counts too.
+    # It is not known to be a copy before the run looks for it, so its key counts, too.
     assert "fours: a late event moves every later window of its key; for 2 keys 24 events" in text
     assert "together: a late event moves every later window of the whole stream; 24" in text
     assert "chats: a late message can join sessions of its key anywhere; for 2 keys" in text
@@ -137,12 +137,12 @@ def test_a_late_event_moves_later_windows(world: World, capsys: pytest.CaptureFi
     result = job.recompute(world.spark)
     assert result is not None
     assert (result.accepted, result.duplicates) == (1, 1)
-    # From the window on that it is in: the others are as they were.
+    # The windows from the one that holds it on; those before it are as they were.
     assert told(world, "fours") == [
         ("inserted", "a", 13),
         *(("updated", "a", last) for last in (4, 8, 12)),
     ]
-    # By arrival it is the fourth; of later windows only the numbers would be others.
+    # It is the fourth event; in windows far behind it only the numbers change.
     assert told(world, "latest") == [
         ("inserted", "a", 13),
         *(("updated", "a", last) for last in range(4, 13)),
@@ -190,7 +190,7 @@ def test_streams_of_the_same_rows(world: World, tmp_path: Path) -> None:
     given.where("window_end < '2026-01-04T10:00:00Z' or user = 'b'").write.parquet(lacking)
     found = job.reconcile("latest", spark, stream=lacking, format="flink")
     assert found.matched == 22
-    # So it would be if the last two events had not reached Flink.
+    # As if the last two events had not reached Flink.
     assert {each.explanation.causes for each in found.differences} == {("missing_in_stream",)}
     for name, told in (
         ("together", "whole stream can't be compared"),
@@ -203,7 +203,7 @@ def test_streams_of_the_same_rows(world: World, tmp_path: Path) -> None:
 @pytest.mark.spark_only
 @pytest.mark.parametrize("recording", COUNTED_BY_STORM, ids=lambda each: each.settings["name"])
 def test_what_storm_wrote(spark: SparkSession, tmp_path: Path, recording: Recording) -> None:
-    """A task of its bolt has one group of all events, in the order in which they came."""
+    """A task of Storm's bolt takes all events as one group, in the order in which they came."""
     world = World(tmp_path, spark, windows=("pairs",))
     window = recording.window
     assert isinstance(window, CountWindow)
@@ -254,7 +254,7 @@ def test_retention(spark: SparkSession, tmp_path: Path) -> None:
     limit = at(2, 12)
     old = [Event("a", limit - each, 1) for each in (DAY, 2 * HOUR + 2, HOUR, 1)]
     world.write("all", [*old, Event("a", limit, 2), Event("a", at(3, 12), 3)])
-    # An old event is the reason for the numbers of all later ones.
+    # The numbers of all later events depend on an old one, so no event is quarantined.
     assert not world.job.run(spark).quarantined
     check_lasting(world, limit)
     world.write("late", [Event("a", limit - 10, 5), Event("a", limit + HOUR, 5)])
@@ -267,7 +267,7 @@ def test_retention(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def check_lasting(world: World, limit: int) -> None:
-    """Every row that has not ended before the limit is there, as of all events."""
+    """Checks for exactly the rows that all events make and that do not end before the limit."""
     expected = world.expected(world.usable())
     for name in world.windows:
         end = 1 if name == "together" else 2
@@ -296,7 +296,7 @@ def test_late_events_of_a_hundred_keys(spark: SparkSession, tmp_path: Path, with
 
     print("seed", SEEDS[with_id])
     world.write_alike("0", some(400))
-    # Only some dates at first: what ends on the others is in no table yet.
+    # Only some dates at first: windows that end on the others are in no table yet.
     world.run(1, 3)
     world.check()
     world.write_alike("1", some(40))
@@ -326,7 +326,7 @@ def test_no_events_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
 def test_windows_up_to_a_time_that_events_share(
     spark: SparkSession, tmp_path: Path, size: str, advance: int
 ) -> None:
-    """Such a window holds all events of its last one's time, and counts none of them twice."""
+    """Such a window holds all events at its last event's time, and counts none of them twice."""
     hours = [0, 9, 10, 10, 10, 10, 10, 10, 12]
     events = [Event("a", at(1, hour), 1, f"{i}", i) for i, hour in enumerate(hours)]
     world = World(tmp_path, spark, with_id=True, windows=COUNTS)

@@ -73,7 +73,7 @@ def test_late_events_and_new_dates_leave_their_neighbours_files(
     world = World(tmp_path, spark, windows=("sessions",))
     events = [Event("a", at(day, hour), hour) for day in (0, 1, 2) for hour in (6, 12)]
     across = [Event("b", at(day, 0, minutes), 1) for day in (1, 2) for minutes in (-10, 5)]
-    # What is open at the horizon is written anew when that moves on.
+    # Sessions that are open at the horizon are rewritten when the horizon moves on.
     world.write("some", [*events, *across, Event("c", at(2, 23, 40), 1)])
     world.run(0, 3)
     before = by_date(world)
@@ -81,12 +81,12 @@ def test_late_events_and_new_dates_leave_their_neighbours_files(
         (f"2026-01-0{day}", apart) for day in (1, 2, 3) for apart in (False, True)
     }
 
-    # In the middle of a date: its own file, no other.
+    # In the middle of a date: only that date's own file changes.
     world.write("noon", [Event("a", at(1, 12, 10), 1)])
     world.recompute()
     after = by_date(world)
     assert {each for each in before if before[each] != after[each]} == {("2026-01-02", False)}
-    # A session that reaches over from the date before: that one's small file, no more.
+    # In a session that begins on the date before: only the small file of that date changes.
     world.write("night", [Event("b", at(1, 0, 20), 1)])
     world.recompute()
     again = by_date(world)

@@ -1,4 +1,4 @@
-"""A key is erased: of every table, the quarantine, failed runs and the examples of checks."""
+"""A key is erased from every table, the quarantine, failed runs and the examples of checks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.tables import paths_of
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 WINDOWS = ("sessions", "growing", "users", "values", "kept")
-#: Of the tables these have no user.
+#: The tables that have no user.
 NOBODYS = ("values",)
 
 
@@ -89,7 +89,7 @@ def test_the_rows_of_a_key_go_and_no_others(
     assert _raw(world) == [each for each in quarantined if '"user":"a"' not in each]
     assert done["quarantine"].rows == 1
 
-    # Once more there is nothing to delete, and older versions are all but the newest.
+    # The second time there is nothing to delete; all versions but the newest are older ones.
     again = world.job.forget({"user": "a"}, spark)
     assert {each.rows for each in again.values()} == {0}
     assert {each.version for each in again.values()} == {None}
@@ -177,7 +177,7 @@ def test_what_failed_runs_left_goes_too(spark: SparkSession, tmp_path: Path) -> 
     day = "2026-01-01T10:00:00Z"
     job = _job(tmp_path, [_line(1, "marked", day, 9), _line(1, "marked", "soon")])
     out = tmp_path / "out"
-    # Of a run before anything is published.
+    # A run that fails before anything is published.
     with pytest.raises(ChecksFailed):
         job.run(spark)
     assert _shown(out, "marked")
@@ -190,7 +190,7 @@ def test_what_failed_runs_left_goes_too(spark: SparkSession, tmp_path: Path) -> 
     (tmp_path / "events.json").write_text("\n".join(lines))
     with pytest.raises(ChecksFailed):
         job.run(spark)
-    # As a killed one leaves it.
+    # A file as a killed run leaves it.
     killed = out / "daily/_staging/killed/_temporary/0/part-0.parquet"
     killed.parent.mkdir(parents=True)
     killed.touch()
@@ -207,7 +207,7 @@ def test_what_failed_runs_left_goes_too(spark: SparkSession, tmp_path: Path) -> 
     assert len(list((out / "daily/_staging").iterdir())) == 3
     done = job.forget([1, "marked"], spark, older_than="0s")
     assert done["daily"].removed.staged == 3
-    # Its rows in older versions, and bounds in the log, are all that is left.
+    # All that is left are the key's rows in older versions, and bounds in the log.
     left = _shown(out, "marked")
     assert left
     assert {path.relative_to(out).parts[0] for path in left} == {"daily"}
@@ -225,7 +225,7 @@ def _shown(folder: Path, text: str) -> list[Path]:
 NAMING = ["u-1 10", "of u-1.", "u-1-", '"u-1"', "{u-1}", "-u-1", " -u-1@", "xu-1 u-1", "a\nu-1\n"]
 NOT_NAMING = ["u-1-2 10", "xu-1", "x.u-1", "u-1é", "éu-1", "u-1@b", "u-1.5", "U-1", "1-u-1"]
 
-#: Columns of a key, with a value, another that is near, and what is no value.
+#: A key's columns: name, type, a value, a similar value, and something that is no value.
 TYPED: list[tuple[str, pa.DataType, Any, Any, Any]] = [
     ("number", pa.decimal128(10, 2), Decimal("1.23"), Decimal("1.24"), "1.234"),
     ("day", pa.date32(), dt.date(2026, 1, 1), dt.date(2026, 1, 2), "2026"),

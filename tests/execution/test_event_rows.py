@@ -1,4 +1,4 @@
-"""Tables of windows around single events: which rows a run changes, and what is told of them."""
+"""Tables of windows around single events: which rows a run changes and reports."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def world(spark: SparkSession, tmp_path: Path) -> World:
 
 
 def told(world: World, name: str) -> list[tuple[Any, ...]]:
-    """What the last run changed: kind, key, time, id."""
+    """What the last run changed: the kind of change, key, time, id."""
     found = world.job.changes(name, spark=world.spark)
     side = F.coalesce(F.col("new"), F.col("old"))
     rows = found.select("change", "key.user", F.unix_micros(side["event_time"]), side["id"])
@@ -77,7 +77,7 @@ def test_only_rows_within_reach_change(world: World, capsys: pytest.CaptureFixtu
     assert found["stages"][0]["late"][0]["affected"] == {"moving": 5, "endless": 8}
     result = job.recompute(world.spark)
     assert result is not None
-    # Itself, and those of its key up to a day later: not the other key's, nor the day after.
+    # Its own row, and its key's rows up to a day later; not the other key's, nor later ones.
     within = [("a", at(1, 12), "a11"), ("a", at(1, 12), "a12")]
     within += [("a", at(2, 6), "a20"), ("a", at(2, 12), "a21"), ("a", at(2, 12), "a22")]
     changed = [("inserted", "a", at(1, 12), "late"), *(("updated", *each) for each in within)]
@@ -120,7 +120,7 @@ def test_streams_of_the_same_rows(world: World, tmp_path: Path) -> None:
     job.run(spark)
     out = str(tmp_path / "streamed")
     rows = job.table("moving", spark)
-    # Two rows of a time are alike but for their ids, which a stream need not have.
+    # Two rows of the same time differ only in their ids, which a stream need not have.
     rows.drop("id").write.parquet(out)
     found = job.reconcile("moving", spark, stream=out, format="table")
     assert (found.matched, list(found.differences)) == (24, [])
@@ -172,7 +172,7 @@ def test_retention(spark: SparkSession, tmp_path: Path) -> None:
     check_lasting(world, limit)
     world.windows = ("moving", "around", "shared")
     world.write_job()
-    # Without it, events of which even the last row that can hold them has ended are beyond.
+    # Without it, an event is beyond retention if even the last row that can hold it has ended.
     result = world.job.run(spark)
     assert result.quarantined == {"beyond_retention": 2}
     check_lasting(world, limit)
@@ -180,7 +180,7 @@ def test_retention(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def check_lasting(world: World, limit: int) -> None:
-    """Every row that has not ended before the limit is there, as of all events."""
+    """Checks for exactly the rows that all events make and that do not end before the limit."""
     expected = world.expected(world.usable())
     for name in world.windows:
         end = 2 if name == "shared" else 1
@@ -221,7 +221,7 @@ def test_no_events_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_distinct_values_of_several_sizes(spark: SparkSession, tmp_path: Path) -> None:
-    """The next event of a value is found once; ranges and late events see other events of it."""
+    """The next event of a value is found once for all sizes; ranges and late events see others."""
     sizes = {"hours": 7 * HOUR, "days": 31 * HOUR}
     world = World(tmp_path, spark, with_id=True, windows=("moving",))
     text = JOB[: JOB.index("  moving:")] + "".join(

@@ -1,8 +1,8 @@
 """Invariant 1: after any sequence of runs the tables are what a full rebuild would give.
 
-Of the events that are counted, restricted to the windows that start on covered dates. Where an
-input was replaced, this holds once its dates were run; until then, what a run removes it writes
-again.
+That is a rebuild from the counted events, restricted to windows that start on covered dates.
+Where an input was replaced, this holds once its dates have been run; until then, a run writes
+again what it removes.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from tests.reference import Event
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 DAYS = 4
-#: In memory, each of three hundred keys. More of them: BACKFILL_SEQUENCES=10. Sail takes a fifth of
-#: the time that Spark takes.
+#: How many sequences to run; those in memory have three hundred keys each. For more:
+#: BACKFILL_SEQUENCES=10. Sail takes a fifth of the time that Spark takes.
 SEQUENCES = int(os.environ.get("BACKFILL_SEQUENCES") or (3 if ON_SAIL else 1))
-#: So that a source has an event.
+#: An event that keeps a source from being empty.
 SOME = Event("a", at(1, 12), 1, "9")
-#: Around midnights, and around multiples of the gap: where something can go wrong.
+#: Times around midnights and multiples of the gap, where something can go wrong.
 TIMES = st.builds(
     lambda day, gaps, off: at(day) + gaps * GAP + off,
     st.integers(0, DAYS - 1),
@@ -66,7 +66,7 @@ SEEDS = st.integers(0, 2**32)
 
 
 def many(seed: int) -> list[Event]:
-    """Events of three hundred keys: as many sequences of runs in one."""
+    """Events of three hundred keys, each of which is a sequence of runs of its own."""
     random = Random(seed)
     return [
         Event(
@@ -87,7 +87,7 @@ def machine(
     """Sequences of runs, and of files that come, change and go; copies of an event are alike."""
 
     class Runs(RuleBasedStateMachine):
-        # Of times as text nobody knows which a file has, but for those that have read it.
+        # If times are text, only runs that have read a file know which times it has.
         @initialize(events=events, texts=st.booleans())
         def begin(self, events: list[Event], texts: bool) -> None:
             self.world = make(texts)
@@ -99,7 +99,7 @@ def machine(
 
         @rule(which=st.integers(0, 9), kept=st.sets(st.integers(0, 39)), events=events)
         def replace(self, which: int, kept: set[int], events: list[Event]) -> None:
-            """One file lacks events, and holds others: some moved, some of other dates."""
+            """One file loses some events and gains others, some moved, some on other dates."""
             name = sorted(self.world.files)[which % len(self.world.files)]
             left = [e for i, e in enumerate(self.world.files[name]) if i % 40 in kept]
             self.world.write_alike(name, [*left, *events[: len(events) * which // 10], SOME])
@@ -124,7 +124,7 @@ def machine(
             days = self.world.run(low, low + length, chunk)
             if before is not None:
                 check_run(self.world, before, days, old)
-                # Nor is any window closed by events that no run has looked at.
+                # Nor do events that no run has read close any window.
                 assert days or tables(self.world) == before
             if days and not self.world.old:
                 self.world.check()

@@ -1,4 +1,4 @@
-"""Tables of joins: which rows a run changes, what is lost unseen, and what people see."""
+"""Tables of joins: which rows a run changes, how lost events are noticed, what people see."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 def test_late_events_on_either_side(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The gate looks at computed rows only, as it does where a file has many.
+    # The gate checks only rows of computed keys, as it does when there are many rows.
     monkeypatch.setattr(late, "MANY", 0)
     in_time = tuple(name for name, each in JOINS.items() if each.count is None)
     world = World(tmp_path, spark, True, in_time, store=MemoryStore(), gate=True)
-    # Over midnight; at exactly the reach; and a microsecond further.
+    # Events across midnight, at exactly the reach, and a microsecond further.
     others = [Event("a", at(1, 1, 30) + each, 0, f"{each}") for each in (0, 1)]
     world.write("0", [Event("a", at(1), 3, "x"), *others, Event("b", at(1, 9), 0, "y")])
     world.run(0, 2)
@@ -40,7 +40,7 @@ def test_late_events_on_either_side(
     assert {name: len(world.rows(name)) for name in world.windows} == {
         "sold": 1,
         "kept": 2,
-        # The right events are further than half an hour after it.
+        # The right events are more than half an hour after the left one.
         "every": 4,
         "some": 0,
         "none": 1,
@@ -64,7 +64,7 @@ def test_retention(spark: SparkSession, tmp_path: Path) -> None:
     mine = [Event("a", limit + each * MINUTE, value) for each, value in ((0, 1), (40, 3), (90, 0))]
     world.write("all", [*old, *mine, Event("b", at(3, 12), 3)])
     result = world.job.run(spark)
-    # No row within retention depends on the first.
+    # No row within retention depends on the first event.
     assert result.quarantined == {"beyond_retention": 1}
     check_lasting(world, limit)
     world.write("late", [Event("a", limit - 10, 1), Event("a", limit - 50 * MINUTE, 0)])
@@ -77,7 +77,7 @@ def test_retention(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def check_lasting(world: World, limit: int) -> None:
-    """Every row from the limit on is there, as of all events."""
+    """Checks that the rows are those of all events from the limit on."""
     expected = world.expected(world.usable())
     for name in world.windows:
         wanted = [row for row in expected[name] if row[1] >= limit]
@@ -88,7 +88,7 @@ def check_lasting(world: World, limit: int) -> None:
 def test_events_that_get_lost_are_not_published(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str
 ) -> None:
-    """Of a left event without a partner, and of a right one, no row is in the table of `sold`."""
+    """`sold` has no row of a left event without a partner, nor of a right one."""
     world = World(tmp_path, spark, windows=("sold",), store=MemoryStore())
     pair = [Event("a", at(0, 10), 3), Event("a", at(0, 10), 1)]
     lost = {"left_time": 3, "right_time": 0}[column]
@@ -133,7 +133,7 @@ def test_on_the_command_line(
     world._count_all()
     world.check()
     world.write("1", [Event("a", at(1, 0, 10), 0, "late")])
-    # Of the click before midnight, and of a right event alone.
+    # It is a partner of the click before midnight, and in `every` a right event alone.
     text = call("plan", "--recompute")
     assert "sold: up to 0 published rows are computed again." in text
     assert "every: up to 1 published rows are computed again." in text
@@ -143,7 +143,7 @@ def test_on_the_command_line(
     [change] = changes["changes"]
     assert change["change"] == "inserted"
     assert (change["new"]["id"], change["new"]["id_right"]) == ("c23.5", "late")
-    # The click has a partner now, which is on both sides, and so its own.
+    # The click has a partner now, which is on both sides, and so its own partner, too.
     world.write("2", [Event("a", at(0, 12, 10), 1, "more")])
     world.recompute()
     counts = json.loads(call("changes", "every", "--json"))["counts"]
@@ -170,7 +170,7 @@ def test_pairs_by_number(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world = World(tmp_path, spark, with_id=True, windows=("next", "lone"), gate=True)
-    # A left event, 3, and a right one, 0, each day; and a key that is never late.
+    # A left event, 3, and a right one, 0, each day, of two keys; one key has no late events.
     daily = [
         Event(key, at(day, hour), value, f"{key}{day}{value}")
         for key, day in itertools.product("ab", range(4))
@@ -187,7 +187,7 @@ def test_pairs_by_number(
 
     world.run_all()
     world.check()
-    # A right event after that of the second day; and, later, a left one.
+    # A right event after that of the second day; further below, a left one.
     world.write("1", [Event("a", at(1, 18), 0, "r")])
     text = call("plan", "--recompute")
     assert "next: a late event changes the neighboring pairs of its key; for 1 keys" in text
@@ -195,7 +195,7 @@ def test_pairs_by_number(
     before = world.rows("next")
     world.recompute()
     world.check()
-    # It has the last two left events before it, and the next two have it and one other less.
+    # It pairs with the last two left events before it; the next two get it for another partner.
     counts = json.loads(call("changes", "next", "--json"))["counts"]
     assert {kind: count for kind, count in counts.items() if count} == {"inserted": 4, "deleted": 2}
     kept = set(before) & set(world.rows("next"))

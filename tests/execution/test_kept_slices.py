@@ -1,4 +1,4 @@
-"""Metrics whose slices are kept: what a run of some dates reads, and what is left of a key."""
+"""Metrics whose slices are kept: what a run of some dates reads, and what an erasure leaves."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ checks: {builtin: {quarantined_share: off}}
 
 
 def payments(days: range) -> list[dict[str, Any]]:
-    """Two dozen a day of each day, some at midnight and just before it."""
+    """Two dozen payments on each day, some at midnight and just before it."""
     found = []
     for number in days:
         random = Random(number)
@@ -100,7 +100,7 @@ def test_a_new_day_reads_no_old_events(
         True,
     )
     assert beyond["users_slices"]["slices"] is None
-    # Half a day, the longer of the two steps, before the day.
+    # From half a day, the longer of the two steps, before the day.
     assert beyond["users"]["read_from"] == "2026-01-03T12:00:00.000000Z"
     assert main(["plan", path, "--date", str(day(3))]) == 0
     text = capsys.readouterr().out
@@ -117,7 +117,7 @@ def test_a_new_day_reads_no_old_events(
     ]
     assert accepted(told) == len(near)
     assert rows(job, spark) == expected(payments(range(6)), at(4))
-    # In the middle, too, and where there is a hole to the next covered date.
+    # Also in the middle of the covered dates, and with a hole between a date and covered ones.
     job.run(spark, start=day(1), end=day(2))
     assert rows(job, spark) == expected(payments(range(6)), at(4))
     job.run(spark, start=day(5), end=day(6), progress=told.append)
@@ -149,7 +149,7 @@ def test_a_key_is_taken_out_of_the_values(spark: SparkSession, job: Job) -> None
 def test_slices_that_do_not_reach_far_enough_back(
     spark: SparkSession, tmp_path: Path, job: Job
 ) -> None:
-    """Events are read where slices have been dropped, or would be of a file that has changed."""
+    """Events are read if slices have been dropped, or would be those of a file that changed."""
     job.run(spark, start=day(0), end=day(4))
     write(tmp_path / "src" / "2.parquet", payments(range(2, 3))[:5])
     told: list[str] = []
@@ -165,7 +165,7 @@ def test_slices_that_do_not_reach_far_enough_back(
     job.run(spark, start=day(5), end=day(6))
     last = at(6) - 1
     assert rows(job, spark) == [row for row in expected(given, at(6)) if row[1] >= last - 36 * HOUR]
-    # Those that were dropped are missed, too, where more is to be kept from now on.
+    # Dropped slices are missing also after retention has been extended.
     (tmp_path / "job.yaml").write_text(f"{text}retention: 90d\n")
     job = Job.load(tmp_path / "job.yaml")
     job.run(spark, start=day(5), end=day(6))

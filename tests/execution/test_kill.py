@@ -1,4 +1,4 @@
-"""Real processes, killed at random moments; each one's rerun is the next one's victim."""
+"""Real processes, killed at random moments; the rerun of each one is the next to be killed."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tests.on_sail import ON_SAIL, spark_only
 from tests.reference import Event
 from tests.tables import files_of, version_of
 
-#: More of them: BACKFILL_KILLS=200. Sail starts in a second, and Spark in many.
+#: How many to kill. For more: BACKFILL_KILLS=200. Sail starts in a second, Spark in many.
 KILLS = int(os.environ.get("BACKFILL_KILLS") or (9 if ON_SAIL else 3))
-#: What a kill waits for, by turns: that work begins, a staged file, a commit to one of the tables;
-#: and within which share of a run's time it comes then.
+#: What kills wait for, in turn: the beginning of work, a staged file, a commit to a table; and
+#: the share of a run's time within which the kill then comes.
 SIGNS = {"": 1.0, "/_staging/": 0.1, "/_delta_log/": 0.01}
 
 
@@ -74,7 +74,7 @@ def test_killed_runs_leave_no_trace_in_an_object_store(
         store = world.job.store
         wanted = set()
         for name in (*world.windows, "quarantine"):
-            # Of the store's clock and ours, either may be ahead.
+            # Either clock, the store's or ours, may be ahead.
             store.clean(name, older_than_s=-60)
             newest = version_of(store, name)
             assert newest is not None
@@ -82,7 +82,7 @@ def test_killed_runs_leave_no_trace_in_an_object_store(
             wanted |= {f"out/{name}/{each}" for each in files}
         # An empty object stands for a folder.
         left = {each for each in everything_in(environment, "shop") if each[-1] != "/"}
-        # In the other folders that begin with an underscore are logs, records and checks.
+        # The other folders, which begin with an underscore, hold logs, records and checks.
         assert {each for each in left if re.match("out/[^_]*/[^_]", each)} == wanted
         assert not [each for each in left if "/_staging/" in each or "/_temporary" in each]
         world.check()
@@ -95,10 +95,10 @@ def _write_more(world: World) -> None:
 
 
 def _kill(world: World, kills: int, seconds: float, signs: list[str]) -> Counter[str]:
-    """Kills so many runs, of some seconds each; who calls reruns the last one.
+    """Kills `kills` runs, which take some seconds each; the caller reruns the last one.
 
     Returns:
-        How many it killed by each sign, before they ended.
+        How many it killed at each sign before they ended.
     """
     chance = random.Random(7)
     killed = Counter[str]()
@@ -117,10 +117,10 @@ def _kill(world: World, kills: int, seconds: float, signs: list[str]) -> Counter
 def _victim(
     world: World, days: Iterable[int], sign: str = "", after_s: float | None = None
 ) -> tuple[bool, float]:
-    """Runs days, and kills so long after a file at a path with the sign in it has come.
+    """Runs days, and kills the run `after_s` after a new file with the sign in its path.
 
     Returns:
-        Whether it came to its end, and how long it was at work.
+        Whether the run came to its end, and how long it was at work.
     """
     before = set(world.place("out").files())
     command = [sys.executable, "-m", "tests.execution.victim", str(world.folder / "job.yaml")]
@@ -153,7 +153,7 @@ def _has_come(world: World, sign: str, before: set[str]) -> bool:
 
 
 def _check_readable(world: World, name: str) -> None:
-    """Each window once, and every file of the newest version there."""
+    """Checks that each window is there once, and every file of the newest version."""
     place = world.place("out") / name
     table = DeltaTable(place.uri, storage_options=dict(place.options))
     rows = table.to_pyarrow_table(columns=["user", "window_start"]).to_pylist()

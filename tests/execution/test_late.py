@@ -18,7 +18,7 @@ from tests.reference import Event
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 SHAPES = [
-    [Event("a", at(1, 1, 30), 7)],  # exactly the gap from two
+    [Event("a", at(1, 1, 30), 7)],  # exactly the gap from two events
     [Event("a", at(1, 1) + GAP + 1, 7)],
     [Event("a", at(1, 1, 25), 7), Event("a", at(1, 1, 50), 1), Event("a", at(1, 2, 30), 1)],
     [Event("a", at(1, 0, 45), 7)],  # a session begins earlier
@@ -30,7 +30,7 @@ SHAPES = [
 
 
 def history(prefix: str = "") -> dict[str, list[Event]]:
-    """The events of files, of keys that begin so."""
+    """The events by file, with keys that begin with the prefix."""
     a, b, c = (f"{prefix}{key}" for key in "abc")
     return {
         "a": [Event(a, at(1, hour), hour) for hour in (1, 2, 3, 6)],
@@ -55,7 +55,7 @@ def world(run_once: World, tmp_path: Path) -> World:
 
 @pytest.mark.slow
 def test_late_events_join_what_they_touch(spark: SparkSession, tmp_path: Path) -> None:
-    # Keys know nothing of each other, so each shape has keys of its own.
+    # Keys do not affect each other, so each shape has keys of its own.
     world = World(tmp_path, spark, windows=WINDOWS)
     late = []
     files: dict[str, list[Event]] = {}
@@ -122,7 +122,7 @@ def test_the_plan_says_how_many_windows_late_events_reach(
             world.write(f"{name}{number}", events)
         late += [replace(each, key=each.key and f"{number}{each.key}") for each in shape]
     world.run_all()
-    # When a late event reaches a published window, from its start and its end.
+    # Whether a late event reaches a published window, given the window's start and end.
     reached: dict[str, Callable[[int, int, int], bool]] = {
         "sessions": lambda at, start, end: start - GAP <= at <= end + GAP,
         "hopping": lambda at, start, end: start <= at < end,
@@ -141,7 +141,7 @@ def test_the_plan_says_how_many_windows_late_events_reach(
     world.write("late", late)
     (stage,) = world.job.plan(spark, recompute=True).stages
     assert isinstance(stage, MergeStage)
-    # An event can cut a session with rules anew as far as it goes.
+    # An event can change the cuts of a session with rules however far it extends.
     assert [dict(each.affected) for each in stage.late] == [{**expected, "ruled": None}]
 
 
@@ -186,7 +186,7 @@ def test_late_events_at_dates_that_are_not_covered_wait(
     )
     world.recompute()
     world.check()
-    # Joins sessions over an edge whose other side is in no table.
+    # These join sessions across an edge whose other side is in no table.
     world.write("more", [Event("a", at(2, 0, 35), 1), Event("b", at(1, 0, 30), 1)])
     world.recompute()
     world.check()
@@ -245,7 +245,7 @@ def test_a_redelivery_of_what_was_counted_changes_nothing(
     assert world.rows("sessions") == before
     world.write("more", [Event("a", at(1, 1), 1, "1"), Event("a", at(1, 1), 1, None)])
     found = world.recompute()
-    # Nothing vanishes: the redelivery was read, and is told of.
+    # Nothing vanishes: the redelivery was read, and is reported.
     assert found is not None
     assert (found.read, found.accepted, found.duplicates) == (2, 1, 1)
     world.check()

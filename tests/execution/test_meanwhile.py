@@ -1,4 +1,4 @@
-"""Runs between whose beginning and end others publish: they conflict, or nothing is lost."""
+"""Others publish between a run's beginning and its end: they conflict, or nothing is lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 def meanwhile(world: World, do: Callable[[], object], *, commit: int = 1) -> None:
-    """Does something just before the next commit to a table, or one after that; once."""
+    """Does something once, just before the next commit to a table or before a later one."""
     store: Any = world.store
     publish, numbers = store.publish, itertools.count(1)
 
@@ -47,7 +47,7 @@ def world(spark: SparkSession, tmp_path: Path) -> World:
 
 
 def merged(world: World) -> None:
-    """Whatever happened before: then the tables are what all events make."""
+    """Checks that after a merge the tables are what all events make, whatever came before."""
     world.recompute()
     world.check()
 
@@ -58,7 +58,7 @@ def test_late_events_of_a_date_that_another_run_computes(world: World) -> None:
     of_the_night = begun(world, 1, 2)
     world.write("late", [Event("a", at(0, 11)), Event("a", at(1, 11))])
     meanwhile(world, of_the_night)
-    # It covers the second day without this file, which has events there.
+    # The other run covers the second day without this file, which has events there.
     with pytest.raises(
         TableError, match="one of the two covers further dates, for which the other"
     ):
@@ -74,7 +74,7 @@ def test_a_date_that_is_computed_without_late_events_that_others_know(world: Wor
     of_the_night = begun(world, 1, 2)
     world.write("late", [Event("a", at(0, 11)), Event("a", at(1, 11))])
     assert world.job.recompute(world.spark) is not None
-    # It has not seen the file, which the other run has counted where nothing was covered.
+    # This run has not seen the file, which the other one counted where nothing was covered.
     with pytest.raises(
         TableError, match="one of the two covers further dates, for which the other"
     ):
@@ -151,7 +151,7 @@ def test_a_chunk_is_computed_again_after_others_have_changed_its_dates(world: Wo
     world.write("x", [Event("a", at(1, 10, 10))])
     merged(world)
     world.remove("x")
-    # The source is what it was when the chunks were committed, and the table is not.
+    # The source is what it was when the chunks were committed, but the table is not.
     assert chunks() == [1, 3]
     world.old = set()
     world.check()

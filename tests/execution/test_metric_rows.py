@@ -37,23 +37,23 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 def test_values_fall_on_quiet_days(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The gate looks at computed rows only, as it does where a file has many.
+    # The gate checks only rows of computed keys, as it does when there are many rows.
     monkeypatch.setattr(late, "MANY", 0)
     tables = ("users", "best")
     world = World(tmp_path, spark, windows=tables, store=MemoryStore(), gate=True)
     midnight = [Event("a", at(1), 1, "1"), Event("a", at(2, 23, 59), 2, "2")]
-    # The last is at a step, at which it does not count yet.
+    # The last event is at a step, at which it does not count yet.
     end = [Event("b", at(5, 11, 30), 3), Event("b", at(5, 12), None, "1")]
     world.write("all", [*midnight, Event("b", at(0, 12), 3), *end])
-    # Of the first day alone: later dates are not covered.
+    # Only the first day is run: later dates are not covered.
     assert world.run(0, 1) == {0}
     world.check()
-    # No event is on the fourth day; values of the third fall on it.
+    # The fourth day has no event, but values of the third fall on it.
     assert world.run(3, 4) == {3}
     assert day(3) in world.covered("users")
     world.check()
     assert world.rows("users")
-    # The seventh is after the last event.
+    # The seventh day is after the last event.
     assert world.run(1, 7) == {1, 2, 3, 4, 5}
     world.check()
     world.write("late", [Event("a", at(2, 1), 7, "3"), Event("c", at(4, 23), 7, "3")])
@@ -77,7 +77,7 @@ def test_retention(spark: SparkSession, tmp_path: Path) -> None:
     old = [Event("a", limit - each, 1) for each in (40 * HOUR, 31 * HOUR, HOUR, 1)]
     world.write("all", [*old, Event("a", limit, 2), Event("a", at(4, 12), 3)])
     result = world.job.run(spark)
-    # Of the first no row stands within retention, by the longest window and a step.
+    # The first event has no row within retention, even with the longest window and a step.
     assert result.quarantined == {"beyond_retention": 1}
     check_lasting(world, limit)
     world.write("late", [Event("a", limit - 10, 5), Event("b", limit - 30 * HOUR, 5)])
@@ -91,7 +91,7 @@ def test_retention(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def check_lasting(world: World, limit: int) -> None:
-    """Every row from the limit on is there, as of all events."""
+    """Checks that the rows are those of all events from the limit on."""
     expected = world.expected(world.usable())
     for name in world.windows:
         place = len(METRICS[name][0])
@@ -111,7 +111,7 @@ checks: {builtin: {quarantined_share: off}}
 
 @pytest.mark.parametrize("change", ["2026-03-08T05:30", "2026-11-01T04:30"], ids=["23h", "25h"])
 def test_days_of_23_and_25_hours(spark: SparkSession, tmp_path: Path, change: str) -> None:
-    """Clocks change at half past an hour of UTC; day by day, with late events, or all at once."""
+    """Clocks change at half past an hour of UTC; runs by day, with late events, or of all."""
     zone = ZoneInfo("America/St_Johns")
     changed = dt.datetime.fromisoformat(f"{change}+00:00")
     random = Random(change)
@@ -169,7 +169,7 @@ def test_rows_that_get_lost_are_not_published(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(tmp_path, spark, windows=("values",), store=MemoryStore())
-    # The second changes no value at its own step: one goes as it comes.
+    # In the short window the second event changes no value at its step: the first one leaves.
     same = [Event("a", at(0, 10), 1), Event("a", at(0, 12), 1), Event("b", at(0, 12), 1)]
     world.write("all", [*same, Event("a", at(0, 12), None)])
     real = compute.metric_rows
@@ -194,7 +194,7 @@ def test_a_copy_with_another_dimension(spark: SparkSession, tmp_path: Path) -> N
     others = [Event("a", at(1, 11), 3, "2"), Event("b", at(1, 10), 1, "1")]
     world.write("0", [Event("a", at(1, 10), 3, "1"), *others])
     world.run_all()
-    # The copy is the smaller one, so that the event is in no row of its old dimension now.
+    # The copy has the smaller value, so the event is in no row of its old dimension now.
     world.write("1", [Event("a", at(1, 10), -3, "1")])
     world.run(1, 2)
     world.check()
@@ -223,8 +223,8 @@ def test_the_last_values_of_a_date(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_dates_without_events_before_a_range(spark: SparkSession, tmp_path: Path) -> None:
-    # The metric has a row on the second day, of what is before the range; so that day is not
-    # covered beside the windows that hold the third day's event.
+    # The metric has a row on the second day, of an event before the range; so that day is not
+    # covered, although windows that hold the third day's event begin on it.
     own = [payment(f"{h}", at(0, h), "u", None, "c") for h in (11, 63)]
     write(tmp_path / "src" / "0.parquet", own)
     text = (
@@ -356,7 +356,7 @@ def test_on_the_command_line(
     ]
     _, found = call("plan", "--date", str(day(1)))
     beyond = {each["window"]: each["affected"] for each in found["beyond"]}
-    # The second day's events reach to one in the morning of the fourth.
+    # The second day's events reach to 1:00 on the fourth.
     assert beyond == {"cards_by_account": 3, "cards_by_account_country": 3}
     assert main(["run", path, "--date", str(day(1))]) == 0
     assert table() == merged

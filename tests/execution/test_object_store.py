@@ -77,7 +77,7 @@ def _job(home: Path, name: str, source: str, tables: str) -> Path:
 
 
 def _in_tables(root: str, home: Path, environment: dict[str, str]) -> dict[str, list[str]]:
-    """Further jobs, by what is to be done: with events or tables in tables of other kinds."""
+    """Further jobs, by what to do with them: with events or tables in tables of other kinds."""
     bucket = folder_at(root)
     files = [bucket.path(f"events/{each}.parquet") for each in ("a", "b c+d")]
     events = ds.dataset(files, filesystem=bucket.filesystem).to_table()

@@ -1,4 +1,4 @@
-"""Rows get a table's types only where these hold every value."""
+"""Rows get a table's types only if these can hold every value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs put in the place of counted ones: what a run removes it writes again."""
+"""Inputs that replace counted ones: what a run removes, it writes again."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_dates_of_replaced_inputs_are_named_until_they_are_run(
     world = World(tmp_path, spark, windows=("sessions",))
     world.write("all", [Event("a", at(d, 12), d) for d in range(5)])
     world.run(0, 5)
-    # What was counted of the second to the fourth day is gone; a day comes.
+    # What was counted on the second to the fourth day is gone; a new day comes.
     world.write("all", [Event("a", at(d, 13), d) for d in (0, 4, 5)])
     told: list[str] = []
     world.job.run(spark, start=day(0), end=day(2), progress=told.append)
@@ -171,7 +171,7 @@ def test_a_run_that_would_lose_events_fails(
         counted = dict.fromkeys(context.inputs, dates)
         return [replace(each, counted=counted) for each in real(context, dates)]
 
-    # As if only the range's events counted of an input that no run has seen.
+    # As if only the range's events counted in an input that no run has seen.
     monkeypatch.setattr(ranges, "range_inputs", forgetful)
     with pytest.raises(ConservationError, match="not in any window that was written"):
         made.run(spark, start=day(1), end=day(2))
@@ -199,7 +199,7 @@ def test_dates_on_which_nothing_is_left_can_be_run(spark: SparkSession, tmp_path
 
 @pytest.mark.spark_only
 def test_a_log_that_grows_and_is_rotated(spark: SparkSession, tmp_path: Path) -> None:
-    """What a text file held is known no closer than what the tables have counted."""
+    """Which dates a text file held is known only from the bounds of all that tables counted."""
     source = "path: src, format: csv, schema: 'user string, at timestamp, value int'"
     made = job_of(tmp_path, source)
     log, first = tmp_path / "src" / "a.csv", "user,at,value\na,2026-01-10T10:00:00Z,1\n"
@@ -248,7 +248,7 @@ def test_events_of_bots_that_are_gone(spark: SparkSession, tmp_path: Path) -> No
     made.run(spark, start="2026-01-10", end="2026-01-13")
     assert made.fetch("days")["n"].to_pylist() == [1]
     gone.unlink()
-    # Two events are no bot's, and these are of the first date.
+    # The two events left are not a bot's now, and they are on the first date.
     assert caught_up(made, spark) == ("2026-01-10", "2026-01-12")
     assert sorted(made.fetch("days")["n"].to_pylist()) == [1, 2]
 

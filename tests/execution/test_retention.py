@@ -1,4 +1,4 @@
-"""What is past retention is not published, is quarantined, and can be dropped; nothing else is."""
+"""What is past retention is quarantined, not published, and can be dropped; nothing else is."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ LIMIT = at(2, 12)
 
 
 def old(tag: str = "") -> list[Event]:
-    """Events about the limit: key, time, and whether they are beyond it for every window."""
+    """Events around the limit; those of the key `gone` are beyond it for every window."""
     return [
         Event(f"gone{tag}", at(2, 7), 1),  # its last window of three hours ends at 10:00
         Event(f"gone{tag}", at(2, 7, 20), 2),
-        Event(f"across{tag}", at(2, 11, 45), 3),  # its session goes on behind the limit
+        Event(f"across{tag}", at(2, 11, 45), 3),  # its session goes on past the limit
         Event(f"across{tag}", at(2, 12, 10), 4),
-        Event(f"window{tag}", at(2, 11), 5),  # its session has ended, windows have not
+        Event(f"window{tag}", at(2, 11), 5),  # its session has ended, its windows have not
     ]
 
 
@@ -48,7 +48,7 @@ def quarantined(world: World) -> list[tuple[str, str]]:
 
 
 def check(world: World) -> None:
-    """What is published is what a rebuild without retention gives, and has not ended before."""
+    """Checks for the windows of a rebuild without retention that do not end before the limit."""
     expected = {
         "sessions": {("across", at(2, 11, 45), at(2, 12, 10)), ("now", at(3, 12), at(3, 12))},
         "hopping": {
@@ -127,7 +127,7 @@ def test_expire_drops_what_has_ended_and_nothing_else(world: World) -> None:
     runs = world.job.history()
     assert (runs[0]["kind"], runs[0]["tables"]["sessions"]["changed"]) == ("expire", 3)
 
-    # A late event that joins a session which was dropped: all of it comes back.
+    # A late event joins a session that was dropped: all of the session comes back.
     world.write("late", [Event("gone", at(2, 7, 45), 1), Event("window", at(2, 11, 30), 1)])
     world.write("bridge", [Event("window", at(2, 11, 50), 1), Event("window", at(2, 12, 5), 1)])
     result = world.job.recompute(world.spark)
@@ -163,7 +163,7 @@ def test_the_plan_does_not_miss_dates_past_retention(world: World) -> None:
 
 
 class TestAsAFullRun:
-    """What the limit cuts through is published whole, however it was run."""
+    """Windows that the limit cuts through are published whole, whatever kind of run it is."""
 
     JOB = """
 source: {path: src, format: parquet}

@@ -1,4 +1,4 @@
-"""Runs beside each other, sources that change meanwhile, and what is read for late events."""
+"""Concurrent runs, sources that change meanwhile, and what is read for late events."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def world(run_once: World, tmp_path: Path) -> World:
 
 
 def test_runs_over_little_data_start_few_spark_jobs(world: World) -> None:
-    """Each takes longer than the work that it does."""
+    """Each Spark job takes longer than the work that it does."""
     context = world.spark.sparkContext
     jobs = []
     for name in ("range", "late"):
@@ -57,7 +57,7 @@ def test_runs_over_little_data_start_few_spark_jobs(world: World) -> None:
         jobs.append(len(context.statusTracker().getJobIdsForGroup(name)))
     context.setLocalProperty("spark.jobGroup.id", "")
     world.check()
-    # Two sides of the range are followed.
+    # Sessions are followed on both sides of the range.
     assert 0 < jobs[0] <= 22, jobs
     assert 0 < jobs[1] <= 14, jobs
 
@@ -67,7 +67,7 @@ def test_of_two_runs_that_meet_one_publishes(world: World) -> None:
     first, second, apart = begun(world, 0, 1), begun(world, 1, 2), begun(world, 3, 4)
     winner = first()
     assert winner is not None
-    # A session crosses midnight: each of the two would replace it.
+    # A session crosses midnight: each of the two runs would replace it.
     with pytest.raises(TableError, match=rf"{winner.run_id}.*[Rr]un .*again"):
         second()
     apart()
@@ -92,7 +92,7 @@ def test_a_source_that_changes_meanwhile_does_not_change_the_run(world: World) -
 
 @contextmanager
 def read_files(spark: SparkSession, patch: pytest.MonkeyPatch) -> Iterator[set[str]]:
-    """The names of the source's files that plans read which are computed meanwhile."""
+    """The names of the source's files that are read by plans computed in the block."""
     names: set[str] = set()
 
     def watch(owner: Any, method: str) -> None:
@@ -118,9 +118,9 @@ def test_what_is_read_for_late_events(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = {
-        # Where states merge: the late events.
+        # If states merge: the late events.
         ("sessions", "hopping"): {"late.parquet"},
-        # Where one needs all its events: those that the touched windows may have, too.
+        # If an aggregate needs all events: also those that the touched windows may have.
         ("sessions", "exact", "hopping"): {"late.parquet", "one.parquet"},
         # Dropped sessions are in no table: their events are looked for, a day at a time.
         ("ruled",): {"late.parquet", "one.parquet", "zero.parquet"},
@@ -171,14 +171,14 @@ def test_what_was_in_the_future_is_not_any_more(spark: SparkSession, tmp_path: P
     assert job.run(spark).quarantined == {"future": 1}
     assert [row["is_open"] for row in job.fetch("sessions").to_pylist()] == [True]
     time.sleep(max(0, (soon - dt.datetime.now(dt.timezone.utc)).total_seconds()))
-    # A run of the date counts it, and knows that the other session has ended.
+    # A run of the date counts the event, and finds that the other session has ended.
     done = job.run(spark, date=soon.date())
     assert done.horizon_us == (soon - EPOCH) // dt.timedelta(microseconds=1)
     assert [row["is_open"] for row in job.fetch("sessions").to_pylist()] == [False, True]
 
 
 def test_spans_beyond_the_calendar(spark: SparkSession, tmp_path: Path) -> None:
-    """What is kept for ever, and windows of everything."""
+    """Events that are kept for ever, and windows of everything."""
     write_rows(tmp_path / "src" / "0.parquet", [{"user": "a", "at": "2026-01-10T10:00:00Z"}])
     (tmp_path / "job.yaml").write_text(
         "source: {path: src, format: parquet}\n"
@@ -220,7 +220,7 @@ def test_history_tells_how_many_windows_each_run_changed(
     world.write("b", [Event("u1", at(1, minutes=10), 1), Event("new", at(1), 1)])
     world.run(1, 2)
     changed = [each["tables"]["sessions"]["changed"] for each in world.job.history()]
-    # The last event's session was open and is not any more, since the horizon stays: no change.
+    # The last event's session was open and stays so, since the horizon stays: no change.
     assert changed == [2, 0, 3]
 
 
@@ -228,7 +228,7 @@ def test_a_missing_date_costs_no_look_at_covered_ones(spark: SparkSession, tmp_p
     world = World(tmp_path, spark, windows=("sessions",))
     world.write("a", [Event(f"u{i}", at(0, 12), i) for i in range(9)])
     world.run_all()
-    # As long and as old as before, with a footer: only who reads its rows can tell.
+    # The file keeps its length, time and footer: only reading its rows shows the damage.
     file = tmp_path / "src" / "a.parquet"
     status, content = file.stat(), bytearray(file.read_bytes())
     content[4:200] = bytes(196)

@@ -1,4 +1,4 @@
-"""Sessions with rules in jobs: what is counted, checked, told and refused."""
+"""Sessions with rules in jobs: what is counted, checked, reported and refused."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.reference import Event
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 CUT = SessionWindow(gap="30m", max_events=2)
-#: Two events, then one beyond the maximum duration, which is too short a session; two of one time
-#: that a change of `id` cuts apart, so that two sessions have the same start.
+#: Two events, then one beyond the maximum duration, alone too short a session; events of one
+#: time that a change of `id` cuts apart, so that two sessions have the same start.
 EVENTS = [
     Event("a", at(0, 10), 1, "1"),
     Event("a", at(0, 10, 20), 1, "1"),
@@ -40,7 +40,7 @@ def test_runs_count_what_is_too_short(spark: SparkSession, tmp_path: Path) -> No
     assert sorted((row["user"], row["n"]) for row in rows) == [("a", 2), ("b", 2), ("b", 2)]
     assert len({row["session_id"] for row in rows}) == 3
 
-    # A late event makes the short session long enough, and cuts the one before it elsewhere.
+    # A late event makes the short session long enough, as it moves the cut before it.
     world.write("1", [Event("a", at(0, 9, 35), 1, "1")])
     late = world.job.recompute(spark)
     assert late is not None
@@ -80,7 +80,7 @@ def test_sessions_that_midnight_in_another_zone_splits(spark: SparkSession, tmp_
         (Job.load(job).recompute if number else Job.load(job).run)(spark)
         rows = Job.load(job).fetch("parts").to_pylist()
         found.append([(row["window_start"].day, row["is_open"]) for row in rows])
-    # The late event's date is not covered; it only ends the session of the first.
+    # The late event's date is not covered; it only ends the first event's session.
     assert found == [[(2, True)], [(2, False)]]
 
 

@@ -1,4 +1,4 @@
-"""Invariant 1 where Spark's own Delta Lake has made the tables, and compacts them between runs."""
+"""Invariant 1 with tables that Spark's own Delta Lake has made, and compacts between runs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_any_sequence_of_runs(spark: SparkSession, spark_sql: SparkSql, tmp_path
             spark_sql.delta(*(f"OPTIMIZE {each}" for each in names))
 
         def teardown(self) -> None:
-            """Spark has as many rows as the tables do, which the runs have checked."""
+            """Checks that Spark reads as many rows as the tables have, which runs have checked."""
             places = [self.world.folder / "out" / each for each in WINDOWS]
             counts = " UNION ALL ".join(
                 f"SELECT {number}, count(*) FROM {table_in(each)}"

@@ -42,7 +42,7 @@ def write(folder: Path, more: str = "", **windows: str) -> JobSpec:
 
 
 def late(folder: Path) -> None:
-    """Events that arrive later."""
+    """Adds events that arrive later."""
     rows = pq.read_table(next((folder / "events").rglob("*.parquet")), partitioning=None)
     ids = pa.array([f"late-{n}" for n in range(10)], pa.string())
     place = rows.schema.get_field_index("event_id")
@@ -55,7 +55,7 @@ def versions(job: Job) -> list[int | None]:
 
 
 def check_refused(job: Job, run: str, problem: str) -> None:
-    """No table goes back."""
+    """Checks that no table goes back."""
     before = versions(job)
     with pytest.raises(TableError, match=problem):
         job.restore(run)
@@ -107,7 +107,7 @@ def test_a_column_that_others_have_added(
         update.add_column("note", StringType())
     with pytest.raises(TableError, match="hourly: the table has other columns now"):
         job.restore(first.run_id)
-    # That is the newest version, and stays it.
+    # That is the newest version, and it stays the newest.
     assert job.restore(second.run_id).tables["hourly"].version == 1
 
 

@@ -1,4 +1,4 @@
-"""The events of a job, what of them has been counted, and the windows that they make; no Spark."""
+"""The events of a job, which of them were counted, and the windows they make; without Spark."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ RULES = SessionWindow(
     end_when="logout",
     min_events=2,
 )
-#: All days that a test can mean.
+#: All days that tests can refer to.
 EVERY = range(-400, 400)
 
-#: Some of the job's; `exact` has an aggregate that needs all events of a window.
+#: Some of the job's windows; `exact` has an aggregate that needs all events of a window.
 WINDOWS = ("sessions", "exact", "hopping", "ruled")
-#: Others, around single events.
+#: Windows around single events.
 SLIDING = ("moving", "earlier", "around", "growing", "shared")
-#: Others, by number of events or of messages; offsets are in one partition.
+#: Windows by number of events or of messages; offsets are in one partition.
 COUNTS = ("latest", "fours", "pairs", "periods", "together", "chats")
 COUNTED: Mapping[str, CountWindow] = {
     "latest": CountWindow(size=3, order="time"),
@@ -72,14 +72,14 @@ COUNTED: Mapping[str, CountWindow] = {
 }
 #: The gap of `chats`.
 MESSAGES = 3
-#: Others, of metrics: dimensions, windows, step and offset in µs, and what is counted.
+#: Tables of metrics: dimensions, windows, step and offset in µs.
 METRICS: Mapping[str, tuple[tuple[str, ...], tuple[int, ...], int, int]] = {
     "users": (("user",), (2 * HOUR, 30 * HOUR), HOUR, 0),
     "values": (("value",), (2 * HOUR, 30 * HOUR), HOUR, 0),
     "best": ((), (90 * MINUTE, 12 * HOUR), GAP, 10 * MINUTE),
     "kinds": (("user", "value"), (DAY,), 8 * HOUR, 0),
 }
-#: Those with a row for each event, as [back, ahead] in µs and whether the event is left out.
+#: Windows with a row for each event: [back, ahead] in µs, and whether the event is left out.
 SURROUNDING: Mapping[str, tuple[int | None, int, bool]] = {
     "moving": (90 * MINUTE, 0, False),
     "earlier": (25 * HOUR, 0, True),
@@ -141,14 +141,14 @@ class World:
     """A job in a folder, and what its tables should hold.
 
     Attributes:
-        gate: runs pass the built-in checks before they publish, which takes as long again as a
-            window.
-        texts: times are text, so that it takes reading a file to know which it has.
+        gate: whether runs must pass the built-in checks before they publish, which takes as long
+            as another window.
+        texts: whether times are text, so that only reading a file tells which it has.
         bots: rules for bots as in a job file; `where` is `value = -3`.
-        store: of the tables; None: Delta's, at the root.
+        store: the tables' store; None: Delta's, at the root.
         root: the folder or URL that the source and the tables are in; None: the folder.
         files: the source's events by file.
-        counted: the days, by file, whose events in it are in the windows.
+        counted: for each file, the days whose events in it are in the windows.
         old: days on which windows still hold what replaced files held.
     """
 
@@ -176,7 +176,7 @@ class World:
         return folder_at(self.root or self.folder) / inside
 
     def copied(self, folder: Path) -> World:
-        """The same in another folder, without running anything again."""
+        """A copy in another folder, without running anything again."""
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
         made = copy.copy(self)
         made.folder = folder
@@ -212,7 +212,7 @@ class World:
         self.job = Job(spec, self.store or DeltaStore(spec.tables.uri))
 
     def write(self, name: str, events: list[Event]) -> None:
-        """Puts a file into the source, or another in its place."""
+        """Puts a file into the source, or replaces it."""
         if self.files.get(name) != events:
             self._forget(name)
         self.files[name] = events
@@ -230,7 +230,7 @@ class World:
         if self.counted is not None and name in self.counted:
             days = [day_of(e) for e in self.files[name]]
             if self.texts:
-                # What a file held is known no closer than what all did.
+                # What a file held is known only from the bounds of all files.
                 days = [(each - START) // DAY for each in self._counted_between()]
             held = set(range(min(days), max(days) + 1)) if days else set()
             self.old |= self.counted.pop(name) & held
@@ -243,13 +243,13 @@ class World:
         return min(low for low, _ in bounds), max(high for _, high in bounds)
 
     def write_to(self, path: Path, events: list[Event]) -> None:
-        """A file of events on the disk."""
+        """Writes a file of events to the disk."""
         pq.write_table(self._table_of(events), path)
 
     def write_alike(self, name: str, events: list[Event]) -> None:
-        """Writes a file in which copies of events are alike, those of earlier files too.
+        """Writes a file in which copies of events are alike, also copies of those in other files.
 
-        Of two that differ, the one counted first stays until a full run.
+        If two copies differ, the one counted first stays until a full run.
         """
         known: dict[tuple[str | None, int | None, str | None], Event] = {}
         for e in [*itertools.chain(*self.files.values()), *events]:
@@ -260,9 +260,8 @@ class World:
         """Runs the dates from one day's number to another's.
 
         Returns:
-            The days that were run: those with events or with windows, or on which a file that was
-            replaced can have had some, but for chunks that the same run of the same source has
-            committed before.
+            The days that were run: those with events or windows, or on which a replaced file may
+            have had events, except chunks that the same run of the same source committed before.
         """
         days = {d for d in range(low, high) if self.published and day(d) in self._covered_by_all()}
         days |= {d for e in self.usable() if low <= (d := day_of(e)) < high}
@@ -289,22 +288,22 @@ class World:
         return [each for each in self.windows if each in METRICS]
 
     def _with_rows(self, days: set[int]) -> set[int]:
-        """Days without events on which values of metrics can change, and days with some."""
+        """Days on which values of metrics can change, without events of their own or with some."""
         reach = max(max(METRICS[name][1]) + METRICS[name][2] for name in self.metrics)
         covered = {d for d in EVERY if day(d) in self._covered_by_all()} if self.published else {}
-        # Values fall on a range, too, whose own dates have no events, but those before it have.
+        # Values also fall in a range whose own dates have no events, if dates before it have some.
         own = {*map(day_of, self.usable())}
         last, known = max(own), {*days, *covered, *own}
         return {d + more for d in known for more in range(reach // DAY + 3) if d + more <= last}
 
     @property
     def published(self) -> bool:
-        """There is something to merge into."""
+        """Whether there is something to merge into."""
         return self.counted is not None
 
     @property
     def placed(self) -> bool:
-        """Events have offsets."""
+        """Whether events have offsets."""
         return bool(set(COUNTS) & set(self.windows))
 
     def usable(self) -> list[Event]:
@@ -340,7 +339,7 @@ class World:
         return Record.from_json(table.record, self.folder)
 
     def counting(self, days: set[int]) -> list[Event]:
-        """The events that count, each once: of each file on its counted days, and on others."""
+        """The events that count, each once: those on their file's counted days or on these days."""
         events = reference.usable(
             e
             for name, own in self.files.items()
@@ -354,7 +353,7 @@ class World:
         return reference.distinct(placed)
 
     def judged(self, events: list[Event]) -> list[tuple[Event, str | None]]:
-        """Each event with the name of the rule by which it is a bot's."""
+        """Each event with the name of the rule by which it is a bot's, or None."""
         bots = self.job.spec.bots
         if bots is None:
             return [(e, None) for e in events]
@@ -364,7 +363,7 @@ class World:
         return list(zip(events, names, strict=True))
 
     def check(self) -> None:
-        """Every table is what its counted events make, on its covered dates."""
+        """Checks that every table is what its counted events make, on its covered dates."""
         expected = self.expected(self.counting(set()))
         for name in self.windows:
             wanted = self.on_covered(name, expected[name])
@@ -373,7 +372,7 @@ class World:
             assert self.quarantined_bots() == self.expected_bots()
 
     def expected_bots(self) -> Counter[tuple[str, ...]]:
-        """The bots among the events that count, on covered dates: reason, file, key and time."""
+        """The bots among the events that count, on covered dates: reason, file, and the event."""
         rows = [
             (name, e)
             for name, own in self.files.items()
@@ -389,7 +388,7 @@ class World:
         )
 
     def quarantined_bots(self) -> Counter[tuple[str, ...]]:
-        """What the quarantine has of them."""
+        """The bots in the quarantine, in the same form."""
         assert self.job.spec.bots is not None
         names = {each.name for each in self.job.spec.bots.rules}
         found: Counter[tuple[str, ...]] = Counter()
@@ -526,7 +525,7 @@ class World:
         ]
 
     def rows(self, name: str) -> list[tuple[Any, ...]]:
-        """What a table holds, as `check` expects it; read without a Spark job, so many are."""
+        """What a table holds, as `check` expects it; without a Spark job, since many are read."""
         table = self._table(name)
         hidden = {"session_id", "date"} | {each for each in table.column_names if each[0] == "_"}
         columns = [_plain(table[each]) for each in table.column_names if each not in hidden]
@@ -563,7 +562,7 @@ class World:
 
 
 def offset_of(event: Event) -> int:
-    """Where the event is in its partition: of equal events the same, and of some others."""
+    """The event's place in its partition: the same for equal events, and for some others."""
     known = (event.key, event.time, event.value, event.id)
     return event.arrival or zlib.crc32(repr(known).encode()) % 97
 
@@ -579,13 +578,13 @@ def _values(events: list[Event]) -> tuple[Any, ...]:
     values = [e.value for e in events if e.value is not None]
     total = sum(values) if values else None
     average = total / len(values) if total is not None else None
-    # Events of one time are in the order of their arrival, which is 0 in jobs that know of none.
+    # Events of one time are in order of arrival, which is 0 in jobs without one.
     in_order = sorted(events, key=lambda e: (e.time, e.arrival, e.value is not None, e.value or 0))
     first = (in_order[0].value,)
     different = tuple(sorted(set(values)))
     way = tuple(e.value for e in in_order if e.value is not None)[:3]
     reached, steps = 0, (1, 3, 0)
-    # Of a funnel, events at the same place are ordered by the steps that they are.
+    # In a funnel, events at the same place are ordered by the steps that they are.
     for e in sorted(events, key=lambda e: (e.time, e.arrival, [e.value == s for s in steps])):
         reached += reached < 3 and e.value == steps[reached]
     seconds = (in_order[-1].time - in_order[0].time) / 1_000_000

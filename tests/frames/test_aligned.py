@@ -39,7 +39,7 @@ near_boundaries = drawn.few_or_many(
         st.sampled_from([-1000, -1, 0, 1]),
     )
 )
-#: What is given besides one time that is NULL: nothing, or so many cases.
+#: How many cases are given, besides one time that is NULL.
 GIVEN = pytest.mark.parametrize("count", [0, 80])
 
 
@@ -78,7 +78,7 @@ def check(
 FIXED: dict[str, tuple[Window, Windows]] = {
     "tumbling": (TumblingWindow(size="1h"), hopping(HOUR, HOUR)),
     "offset": (TumblingWindow(size="1h", offset="-20m"), hopping(HOUR, HOUR, -HOUR // 3)),
-    # From here on windows overlap: a block's stand side by side.
+    # From here on windows overlap: those of a block stand side by side.
     "hopping": (HoppingWindow(size="4h", advance="1h"), hopping(4 * HOUR, HOUR)),
     "uneven": (HoppingWindow(size="100m", advance="1h"), hopping(100 * HOUR // 60, HOUR)),
     "hopping offset": (
@@ -91,7 +91,7 @@ FIXED: dict[str, tuple[Window, Windows]] = {
         HoppingWindow(size="5h", advance="30m", offset="-7m"),
         hopping(5 * HOUR, HOUR // 2, -7 * 60_000_000),
     ),
-    # And here too many do for that: running aggregates over blocks.
+    # Too many of these overlap for that: running aggregates over blocks.
     "most": (HoppingWindow(size="24h", advance="1h"), hopping(24 * HOUR, HOUR)),
     "most uneven": (HoppingWindow(size="23h", advance="50m"), hopping(23 * HOUR, HOUR * 5 // 6)),
     "most offset": (

@@ -61,7 +61,7 @@ visits = drawn.few_or_many(
 )
 #: One key with most of the events, of a day and the night after it.
 HOT = [Visit("hot", n * 60_000_000, referrer=str(n)) for n in range(2_000)]
-#: So that every rule holds for some, whatever is drawn: ten minutes apart.
+#: Ten minutes apart, so that every rule holds for some visits, whatever else is drawn.
 SOME = [
     [Visit("a", n * GAP // 3, login=crawler and not n) for n in range(count)]
     for count, crawler in ((6, False), (4, False), (3, True), (1, False))

@@ -88,7 +88,7 @@ def expected_of(
         if places:
             inside = [own[i] for i in places]
             times = [e.time for e in inside if e.time is not None]
-            # Of a window up to a time, others of that time come after its last one.
+            # In a window up to a time, other events of that time come after its last one.
             timed = isinstance(window.size, Fixed) and isinstance(window.advance, int)
             last = number * window.advance if timed else places[-1] + 1  # type: ignore[operator]
             bounds = (min(times), max(times), places[0] + 1, last)

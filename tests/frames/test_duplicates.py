@@ -35,7 +35,7 @@ def test_events_of_equal_key_time_and_id_count_once(
 ) -> None:
     cases: list[list[Event]] = [[]] if empty else drawn.cases(events, 400)
     together = drawn.apart(cases)
-    # A list's state is one of a group, so it would have the events combined in any case.
+    # The state of a list belongs to a group, so with it events would be combined in any case.
     lists = {} if combine is False else {"list": agg.collect_list("value")}
     known = together if arrival else [Event(e.key, e.time, e.value, e.id) for e in together]
     result = aggregate(

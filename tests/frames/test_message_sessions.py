@@ -60,7 +60,7 @@ def sent() -> st.SearchStrategy[list[Sent]]:
 
 
 def cut(events: Sequence[Sent], gap: int) -> list[list[Sent]]:
-    """Each message after the last one: how many have come in between?"""
+    """Cuts before each message that has at least `gap` offsets between it and the last one."""
     found: list[list[Sent]] = []
     for partition in (0, 1):
         last: int | None = None
@@ -140,7 +140,7 @@ def test_a_copy_is_no_second_event(spark: SparkSession) -> None:
         id="value",
         **COMMON,
     )
-    # The copy of the offset 103 does not carry the session on.
+    # The copy at the offset 103 does not extend the session.
     assert sorted(row[2:] for row in rows(result)) == [(10, 10, 1), (20, 20, 1)]
 
 

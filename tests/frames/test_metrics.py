@@ -37,7 +37,7 @@ def frame(spark: SparkSession, payments: Iterable[Payment]) -> DataFrame:
 
 @functools.cache
 def payments(unit: int, most: int) -> st.SearchStrategy[list[Payment]]:
-    """Around the boundaries of steps of so many µs, ties among them; accounts of two countries."""
+    """Payments around the boundaries of steps of `unit` µs, with ties, in two countries."""
     time = st.builds(
         lambda n, fine: n * unit + fine,
         st.integers(-most, most),
@@ -54,7 +54,7 @@ def payments(unit: int, most: int) -> st.SearchStrategy[list[Payment]]:
 
 
 def apart(cases: Sequence[Sequence[Payment]]) -> list[Payment]:
-    """The payments of all cases, the account of each with its case's number before it."""
+    """The payments of all cases, each account with its case's number in front."""
     return [
         Payment(f"{number}:{p.account}", p.country, p.time, p.amount, p.arrival)
         for number, case in enumerate(cases)
@@ -62,7 +62,7 @@ def apart(cases: Sequence[Sequence[Payment]]) -> list[Payment]:
     ]
 
 
-#: Aggregates that are merged over frames of slices; those besides go event by event.
+#: Aggregates that are merged over frames of slices; the others go event by event.
 FRAMED = [name for name, (each, _) in FOLDS.items() if each.framed or "distinct" in str(each)]
 
 
@@ -80,7 +80,7 @@ def all_of(
 
 
 def plain(value: Any) -> Any:
-    """Comparable: exact numbers as they are, doubles without what is rounded."""
+    """A comparable value: exact numbers as they are, doubles rounded."""
     if isinstance(value, list | tuple):
         return tuple(value)
     if isinstance(value, float):
@@ -238,7 +238,7 @@ def test_no_value_changes_when_later_events_are_taken_away(spark: SparkSession) 
     own = all_of(["account"], ["6us", "30us"], "3us")
 
     def of(account: str) -> tuple[int, int, str]:
-        """Whether it is of those without later events, its case, and its name there."""
+        """Whether it is one of those without later events, its case, and its name there."""
         half, case = divmod(drawn.number(account), len(cases))
         return half, case, account.partition(":")[2]
 
@@ -382,7 +382,7 @@ def test_a_window_that_overflows_raises(spark: SparkSession) -> None:
         return metrics_at(events, own, time="time", time_format="epoch_us")
 
     assert [row[2] for row in rows(totals("4us"))] == [LARGEST, 1, 1]
-    # Sail's says which cast failed.
+    # Sail's error says which cast failed.
     with pytest.raises((ArithmeticException, SparkRuntimeException), match=r"overflow|Can't cast"):
         rows(totals("5us"))
 

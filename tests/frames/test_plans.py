@@ -50,7 +50,7 @@ FIXED_WIDTH = {
 
 @pytest.fixture(scope="module")
 def events(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
-    """A Parquet source, so that scans and what they read are seen."""
+    """A Parquet source, so that plans show scans and what they read."""
     path = str(tmp_path_factory.mktemp("plans") / "events")
     rows = spark.range(1000).selectExpr(
         "concat('u', id % 20) user",
@@ -69,7 +69,7 @@ def plan(
     events: DataFrame, window: Window, aggregates: dict[str, Aggregate], **more: Any
 ) -> Counter[str]:
     found = nodes(aggregate(events, window, aggregates=aggregates, **COMMON, **more))
-    # What no plan may hold: rows handed to Python, events multiplied.
+    # No plan may hand rows to Python or multiply events.
     assert not [each for each in found if "Python" in each or "Arrow" in each or "Pandas" in each]
     assert found["Expand"] == 0
     assert found["FileScan"] == 1
@@ -206,7 +206,7 @@ def test_rules_take_events_only_where_slices_leave_a_doubt(events: DataFrame) ->
     ruled = SessionWindow(gap="30m", max_duration="4h", new_when="page", split="midnight")
     found = nodes(aggregate(events, ruled, aggregates=counts, **COMMON))
     assert not [each for each in found if "Python" in each or "Arrow" in each or "Pandas" in each]
-    # The slices, which are looked at for what is doubtful as well; and the events of that.
+    # The slices, which also show what is doubtful, and a join with the events of that.
     assert found["BroadcastHashJoin"] + found["SortMergeJoin"] >= 1
     # Without a rule that cuts, nothing can be doubtful.
     short = SessionWindow(gap="30m", min_events=2)
@@ -216,12 +216,12 @@ def test_rules_take_events_only_where_slices_leave_a_doubt(events: DataFrame) ->
 def test_what_is_doubtful_is_found_once(events: DataFrame) -> None:
     ruled = SessionWindow(gap="30m", max_duration="2m", new_when="page")
     result = aggregate(events, ruled, aggregates={"total": agg.sum("amount")}, **COMMON)
-    # One session of each of the 20 keys without the limit.
+    # Without the limit, each of the 20 keys would have one session.
     assert len(result.collect()) == 1000
     _, _, executed = explained(result).partition("Final Plan")
     executed, _, _ = executed.partition("Initial Plan")
     found = [each for each in executed.splitlines() if "Exchange hashpartitioning(_wanted" in each]
-    # Events join it, to find where limits cut and to be cut there, and they are filtered by it.
+    # Events join it, to find where limits cut and to be cut there, and are filtered by it.
     assert len([each for each in found if "ReusedExchange" not in each]) == 1
 
 
@@ -293,7 +293,7 @@ def test_sliding_windows_exchange_events_once(events: DataFrame) -> None:
 def test_sliding_windows_of_a_job_share_events_and_what_follows_each_of_them(
     events: DataFrame,
 ) -> None:
-    """Each exchanges its own rows, for events leave each at another time, and nothing else."""
+    """Each exchanges only its own rows, because events leave each window at another time."""
     counts = {"n": agg.count(), "pages": agg.count_distinct("page")}
     definitions = [Definition(SlidingWindow(size=size), counts) for size in ("1h", "24h", "7d")]
     timed = events.withColumn(TIME, F.unix_micros("at"))
@@ -327,18 +327,18 @@ def test_sliding_windows_of_a_job_share_events_and_what_follows_each_of_them(
     ids=str,
 )
 def test_no_task_goes_through_the_whole_stream(events: DataFrame, window: CountWindow) -> None:
-    """What is in one task are counts of blocks, and without a size the states of slices."""
+    """Only counts of blocks are in one task and, without a size, the states of slices."""
     result = aggregate(events, window, aggregates=FIXED_WIDTH, **COMMON)
     assert set(exchanged(result, "SinglePartition")) == {"HashAggregate"}
 
 
 def test_count_windows_exchange_events_once(events: DataFrame) -> None:
-    """To number them; what else is exchanged are counts, and states of windows."""
+    """They are exchanged to be numbered; besides them only counts and states of windows are."""
     window = CountWindow(size=100, advance=100, order="time")
     result = aggregate(events, window, aggregates=FIXED_WIDTH, **COMMON)
     assert exchanged(result, "SinglePartition") == {}
     found = exchanged(result)
-    # Those of keys with few events, and those of keys with many.
+    # Events of keys with few events, and of keys with many.
     assert found.pop("BroadcastHashJoin") == 2
     assert set(found) == {"HashAggregate"}
     assert not [each for each in nodes(result) if "Python" in each or "Arrow" in each]
@@ -358,7 +358,7 @@ def test_step_functions_sort_slices_up_and_down_however_many_windows(events: Dat
         assert (plan["Exchange"], plan["Sort"], plan["FileScan"]) == (2, 2, 1)
         assert plan["Expand"] == 0
         # Distinct values: each once, by value, counted for each slice; sorted by value, but
-        # no third time in windows.
+        # not a third time in windows.
         distinct = found(windows, {"d": agg.count_distinct("page")})
         assert (distinct["Exchange"], distinct["Sort"]) == (5, 3)
 
@@ -375,7 +375,7 @@ def test_histories_of_updates_exchange_events_once_for_all_that_read_the_clocks(
         watermark_delay="1m",
         **COMMON,
     )
-    # Only then is it known before it runs which exchanges are the same.
+    # Only without adaptive execution is it known before a run which exchanges are the same.
     spark.conf.set("spark.sql.adaptive.enabled", "false")
     try:
         plan = explained(sent.select("user", "n", "total"))

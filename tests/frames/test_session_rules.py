@@ -21,7 +21,7 @@ from tests.reference_rules import Visit
 GAP = 1_800_000_000
 HOUR = 2 * GAP
 COMMON = {"key": "key", "time": "time", "time_format": "epoch_us", "arrival": "arrival"}
-#: In the night to this day, clocks in Berlin went from 3:00 back to 2:00.
+#: In the night of this instant, clocks in Berlin went back from 3:00 to 2:00.
 AUTUMN = 1_761_436_800_000_000
 
 LOCAL = {"new_when": ["campaign", "referrer"], "start_when": "login", "end_when": "logout"}
@@ -68,9 +68,9 @@ visits = drawn.few_or_many(
         st.integers(0, 3),
     )
 )
-#: A stretch that limits cut often, and that nothing else does.
+#: A stretch that limits cut often, and that nothing else cuts.
 LONG = [Visit("long", n * 60_000_000 + n % 7, value=n) for n in range(3_000)]
-#: Which of two visits of one instant came first, only their arrival says.
+#: Only their arrival says which of two visits at one instant came first.
 TIED = [
     Visit("tied", AUTUMN, 2, "x", "x", False, False, 1),
     Visit("tied", AUTUMN, 0, None, None, False, False, 2),
@@ -131,8 +131,8 @@ def test_rules_cut_as_plain_python_does(spark: SparkSession, name: str) -> None:
 def test_sessionize_and_aggregate_agree(spark: SparkSession, name: str) -> None:
     window, every = WINDOWS[name], together()
     if name == "both limits":
-        # `sessionize` puts events of equal time and arrival in the order of all their columns,
-        # `aggregate` of those that it is asked for.
+        # `sessionize` orders events of equal time and arrival by all their columns, `aggregate`
+        # by those that it is asked for.
         every = [replace(v, campaign=None, referrer=None, login=None, logout=None) for v in every]
     events = reference_rules.frame(spark, every)
     counts = {"n": agg.count(), "total": agg.sum("value")}

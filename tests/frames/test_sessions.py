@@ -60,12 +60,12 @@ def expected(given_events: Iterable[Event], engine: str) -> Counter[tuple]:
     )
 
 
-#: Apart from each other by far more than the times of one case.
+#: How far cases are from each other: far more than the times within one.
 FAR = 1_000 * GAP
 
 
 def apart(cases: list[list[Event]]) -> list[Event]:
-    """Of all cases, by key; NULL is one key for all, so its events are apart in time."""
+    """The events of all cases, by key; all share the NULL key, so its events are apart in time."""
     found = drawn.apart(cases)
     numbers = [number for number, events in enumerate(cases) for _ in events]
     # On both sides of 1970 in turn; those of case 0 stay where they are.

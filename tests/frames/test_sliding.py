@@ -47,13 +47,13 @@ HERE = {name: each for name, each in AGGREGATES.items() if computed(each, of_eve
 
 @cache
 def clusters(unit: int) -> st.SearchStrategy[list[Event]]:
-    """Events around the boundaries of windows and slices of so many µs, ties among them."""
+    """Events around the boundaries of windows and slices of `unit` µs, with ties among them."""
     time = st.builds(
         lambda n, fine: n * unit + fine, st.integers(-70, 70), st.sampled_from([-1, 0, 0, 1])
     )
     each = st.tuples(st.sampled_from("ab"), time, st.none() | st.integers(-9, 9))
     return drawn.few_or_many(each).map(
-        # Not in the order of time, and two at once.
+        # Arrivals are not in the order of time, and two are at once.
         lambda found: [Event(k, t, v, None, i // 2) for i, (k, t, v) in enumerate(found)]
     )
 
@@ -63,7 +63,7 @@ def order(event: Event) -> Any:
 
 
 def folded(events: Iterable[Event]) -> tuple[Any, ...]:
-    """What the aggregates here give."""
+    """What the aggregates in HERE give."""
     inside = sorted(events, key=order)
     values = [e.value for e in inside if e.value is not None]
     distinct = len(set(values))
@@ -81,7 +81,7 @@ def folded(events: Iterable[Event]) -> tuple[Any, ...]:
         "distinct": distinct,
         "median": statistics.median(values) if values else None,
         "about": distinct,
-        # Up to 200 values the sketch gives the lower one of the two in the middle.
+        # For up to 200 values the sketch gives the lower of the two in the middle.
         "near": sorted(values)[(len(values) - 1) // 2] if values else None,
     }
     return tuple(found[name] for name in HERE)
@@ -265,7 +265,7 @@ def test_sums_of_doubles_do_not_drift(spark: SparkSession) -> None:
 def test_distinct_values_are_counted_by_when_each_was_seen_last(
     spark: SparkSession, before: bool
 ) -> None:
-    """Zeros of both signs are one value, NaN is one, NULL none; no arrival comes first."""
+    """Zeros of both signs are one value, NaN is one, NULL none; a missing arrival is first."""
     value = st.sampled_from([None, 0.0, -0.0, float("nan"), 1.5, -7.0])
     each = st.tuples(st.integers(-12, 12), value, st.none() | st.integers(0, 3))
     cases = drawn.cases(drawn.few_or_many(each), 200)

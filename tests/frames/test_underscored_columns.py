@@ -1,4 +1,4 @@
-"""Users' columns that begin with an underscore, as helper columns do, and others to be quoted."""
+"""Users' columns that begin with an underscore, as helper columns do, or have to be quoted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from backfill import BotRule, Metric, SessionWindow, aggregate, as_of, bots, metrics_at, sessionize
 from backfill import aggregates as agg
 
-#: Of exports, and of this library's own.
+#: Names as in exports, and as this library's own.
 NAMES = ["_id", "_time", "_TIME2", "_reason", "_new", "_Cut", "_row", "_gap", "_value0", "_key0"]
 NAMES += ["_known0", "_usable", "_session", "_rule0", "_date", "_first", "_last", "_in0"]
 BY_KEY = {"key": "user", "time": "t", "time_format": "epoch_s"}
@@ -61,7 +61,7 @@ def test_they_are_aggregated(spark: SparkSession) -> None:
 
 
 def test_names_that_sql_quotes(spark: SparkSession) -> None:
-    """Of a dimension and a metric, where several groupings stand beside each other."""
+    """The names of a dimension and a metric, with several groupings side by side."""
     events = spark.createDataFrame([("a", 0), ("b", 60)], "`geo.o``clock` string, t long")
     own = Metric("n.`", "count", by=[["geo.o`clock"], []], windows=["1h"], step="5m")
     found = metrics_at(events, [own], time="t", time_format="epoch_s")

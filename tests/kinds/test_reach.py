@@ -101,7 +101,7 @@ def test_reach() -> None:
     assert reach_of(SlidingWindow(size="1h"), 1_000) == Reach(0, 3_600_000_000)
     assert reach_of(SlidingWindow(size="1ms", distinct=True), 1_000) == Reach(0, 2_000)
     assert reach_of(CountWindow(size=5, order="time"), 1_000) == Reach(0, None)
-    # By arrival, a late event has any number.
+    # By arrival, a late event can have any number.
     assert reach_of(CountWindow(size=5), 1_000) == Reach(None, None)
     tumbling = CountWindow(size=5, advance=5, order="time")
     assert reach_of(tumbling, 1_000) == Reach(None, None)

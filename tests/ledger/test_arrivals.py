@@ -1,4 +1,4 @@
-"""What arrived since, in sources that are no plain files."""
+"""What has arrived since, in sources that are not plain files."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_delta_source_that_is_compacted(spark: SparkSession, tmp_path: Path) -
         ("b", at(1, 5), at(1, 5), 1),
     }
     assert rows(made, spark) == expected
-    # Files that no run has counted, rewritten with those that were: nobody can tell them apart.
+    # Files that no run has counted, rewritten with counted ones: they cannot be told apart.
     append([("c", at(1, 1), 1, 0)])
     DeltaTable(str(tmp_path / "events")).optimize.compact()
     with pytest.raises(SourceError, match="an input that was counted is missing"):
@@ -86,7 +86,7 @@ def test_a_delta_source_that_is_compacted_and_loses_rows(
     made.run(spark)
     write_deltalake(path, events(spark, [("a", at(3, 1), 2, 0)]).toArrow(), mode="append")
     made.recompute(spark)
-    # The file that holds all of it now is gone, too, before a run has seen it.
+    # The file that now holds all of it is gone, too, before a run has seen it.
     DeltaTable(path).optimize.compact()
     DeltaTable(path).delete("user = 'b'")
     with pytest.raises(SourceError, match="--from 2026-01-02 --to 2026-01-05"):
@@ -98,7 +98,7 @@ def test_a_delta_source_that_is_compacted_and_loses_rows(
 
 
 def test_a_delta_source_whose_log_is_not_whole(spark: SparkSession, tmp_path: Path) -> None:
-    """Compacted after a run; then the log is cleaned up, or the table is made anew."""
+    """Compacted after a run; then the log is cleaned up, or the table is created again."""
     path = tmp_path / "events"
 
     def write(rows: list[Row], mode: str) -> None:
@@ -120,7 +120,7 @@ def test_a_delta_source_whose_log_is_not_whole(spark: SparkSession, tmp_path: Pa
     made.run(spark, date="2026-01-02")
     expected = {("a", at(1, 1), at(1, 1, 20), 2), ("b", at(1, 5), at(1, 5), 1)}
     assert rows(made, spark) == expected
-    # The new file counts on other dates, too, and has no event on them.
+    # The new file also counts on other dates, but has no event on them.
     done = made.recompute(spark)
     assert done is not None
     assert done.read == 0

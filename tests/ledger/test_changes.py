@@ -31,7 +31,7 @@ PLAIN = engine("plain").rules
 
 @dataclass(frozen=True)
 class Session:
-    """As a table has it: the key, the span in µs, two values."""
+    """A row as a table has it: the key, the span in µs, two values."""
 
     key: str | None
     start: int
@@ -158,7 +158,7 @@ def test_sessions_as_the_plain_way_finds_them(spark: SparkSession, name: str) ->
     cases = drawn.cases(WORLDS, 240)
     old, new = [], []
     for number, (before, after, equal) in enumerate(cases):
-        # NULL is one key for all of its cases, so they are apart in time.
+        # All cases with the key NULL share it, so they are apart in time.
         key, shift = (f"{number}:k", 0) if number % 8 else (None, 100_000 * number)
         for sessions, spans in ((old, before), (new, before if equal else after)):
             sessions += [Session(key, s + shift, e + shift, *rest) for s, e, *rest in spans]
@@ -180,7 +180,7 @@ def test_sessions_as_the_plain_way_finds_them(spark: SparkSession, name: str) ->
     drawn.check(actual(found, behind), expected(old, new), case=case_of)
 
 
-# Old spans, new spans, what is said: of each link or lone window, in order of its start.
+# Old spans, new spans, and what is said of each link or lone window, in order of its start.
 CASES: list[tuple[list[tuple[int, int]], list[tuple[int, int]], list[str]]] = [
     ([], [(0, 5)], ["inserted"]),
     ([(0, 5)], [], ["deleted"]),
@@ -296,7 +296,7 @@ SIDES = st.tuples(
 
 
 def apart(number: int, at: tuple[int | None, str | None, int, int]) -> tuple[Any, ...]:
-    """A window of a case, by user; those of no user are apart in time, for all cases share it."""
+    """A window of a case, by user; all cases share the user NULL, so they are apart in time."""
     shop, user, start, end = at
     shift = 0 if user else 15_000 * number
     return (shop, user and f"{number}:{user}", start + shift, end + shift)
@@ -441,7 +441,7 @@ def test_other_keys_cannot_be_compared(spark: SparkSession) -> None:
     ("window", "each_once", "joins"),
     [
         (SESSION, {"Exchange": 1, "Sort": 1, "Window": 1}, []),
-        # Of each version.
+        # Once for each version.
         (TumblingWindow(size="1h"), {"Exchange": 2, "Sort": 2, "Window": 0}, ["SortMergeJoin"]),
     ],
     ids=str,

@@ -1,4 +1,4 @@
-"""Jobs over tables of which rows are deleted beside their files, after these were counted."""
+"""Jobs over tables whose rows are deleted beside their files, after the files were counted."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EVENTS = pa.schema(
 
 
 def given(*rows: tuple[str | None, int, float, int]) -> pa.Table:
-    """Users, days, hours and values."""
+    """Events, from users, days, hours and values."""
     start = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
     return pa.Table.from_pylist(
         [
@@ -47,7 +47,7 @@ def given(*rows: tuple[str | None, int, float, int]) -> pa.Table:
     )
 
 
-#: Files of one date each but the first, which has events of the days 1 and 2.
+#: Files of one date each, except the first, which has events of the days 1 and 2.
 FIRST = given(("a", 1, 1, 1), ("a", 1, 2, 2), ("b", 1, 5, 3), (None, 1, 6, 4), ("b", 2, 23, 5))
 SECOND = given(("a", 3, 1, 6), ("b", 3, 0.5, 7))
 THIRD = given(("a", 5, 1, 8), ("c", 5, 2, 9))
@@ -62,14 +62,14 @@ def delta(tmp_path: Path) -> Path:
 
 
 def logged(path: Path) -> dict[int, str]:
-    """The files of the log by the number of their rows and the first value."""
+    """The files of the log by their first value."""
     return {
         pq.read_table(path / name)["value"][0].as_py(): name for name in deletion_vectors.live(path)
     }
 
 
 def moved(path: Path, value: int, rows: pa.Table) -> str:
-    """What OPTIMIZE or PURGE commit of a file: it is removed, and its rows are in another one."""
+    """Commits what OPTIMIZE or PURGE do: a file is removed, and its rows are in another one."""
     old = deletion_vectors.live(path)[logged(path)[value]]
     name = f"moved-{value}-{len(rows)}.parquet"
     pq.write_table(rows, path / name)
@@ -99,7 +99,7 @@ def test_a_delta_source(spark: SparkSession, tmp_path: Path, delta: Path) -> Non
     assert unusable(job, spark) == []
     same_as_rebuilt(job, spark, source)
 
-    # Further ones in two files, with events that arrived before the run.
+    # Further deletions in two files, with events that arrived before the run.
     deletion_vectors.delete_places(delta, "i", {files[1]: [0, 3, 4], files[8]: [1]})
     write_deltalake(str(delta), given(("a", 5, 1.5, 10), ("c", 3, 1, 11)), mode="append")
     assert caught_up(job, spark) == ("2026-01-02", "2026-01-07")
@@ -124,14 +124,14 @@ def test_deletions_around_a_rewrite(spark: SparkSession, tmp_path: Path, delta: 
     source = "path: events, format: delta"
     job = job_of(tmp_path, source)
     job.run(spark)
-    # Deleted and purged since: nobody knows which of the rows are counted.
+    # Deleted and purged since: it is unknown which of the rows are counted.
     deletion_vectors.delete_places(delta, "u", {logged(delta)[6]: [0]})
     moved(delta, 6, SECOND.slice(1))
     assert rewrites(str(delta), 2, 4) == ()
     assert len(rewrites(str(delta), 3, 4)) == 1
     assert caught_up(job, spark) == ("2026-01-04", "2026-01-05")
     same_as_rebuilt(job, spark, source)
-    # Rewritten, and then deleted of what it was written to.
+    # Rewritten, and then rows are deleted from the new file.
     name = moved(delta, 8, THIRD)
     deletion_vectors.delete_places(delta, "u", {name: [1]})
     assert len(rewrites(str(delta), 4, 6)) == 1
@@ -175,7 +175,7 @@ def test_a_part_of_the_changed_dates(spark: SparkSession, tmp_path: Path, delta:
     deletion_vectors.delete_places(delta, "u", {logged(delta)[1]: [0, 4]})
     job.run(spark, date="2026-01-02", chunk=1)
     assert named(job, spark) == ("2026-01-03", "2026-01-04")
-    # The same stage, of other deletions, is not done yet.
+    # The same stage with other deletions is not done yet.
     deletion_vectors.delete_places(delta, "u", {logged(delta)[1]: [0, 1, 4]})
     job.run(spark, date="2026-01-02", chunk=1)
     job.run(spark, date="2026-01-03", chunk=1)
@@ -214,12 +214,12 @@ def test_positions_and_values(spark: SparkSession, tmp_path: Path, table: Table)
     day = held["at"][0].as_py().date()
     assert caught_up(job, spark) == (str(day), str(day + dt.timedelta(days=1)))
     same_as_rebuilt(job, spark, source)
-    # As Flink's upserts: every file can have rows of it.
+    # As Flink's upserts do it: every file can have rows of the key.
     iceberg_deletes.delete_values(table, {"user": ["b"]})
     table.append(given(("b", 3, 0.7, 20)))
     assert caught_up(job, spark) == ("2026-01-02", "2026-01-07")
     same_as_rebuilt(job, spark, source)
-    # What was added with or after the deletions is not reached by them.
+    # The deletions do not reach what was added with or after them.
     assert sum("'b'" in each for each in contents(job)["sessions"]) == 1
 
 
@@ -246,7 +246,7 @@ def test_a_table_that_was_rolled_back(spark: SparkSession, tmp_path: Path, table
     job.run(spark)
     with table.manage_snapshots() as manage:
         manage.rollback_to_snapshot(before.snapshot_id)
-    # Nothing is deleted any more, so what it is compacted to has more rows than were counted.
+    # Nothing is deleted any more, so the compacted file has more rows than were counted.
     compact(table)
     assert caught_up(job, spark) == ("2026-01-02", "2026-01-07")
     same_as_rebuilt(job, spark, source)
@@ -257,7 +257,7 @@ def test_old_records_are_read(tmp_path: Path) -> None:
     deleted = Input(1, 2, "d", (3, 4), deletions="x")
     record = Record(settings={}, inputs={"/a": whole, "/b": deleted})
     written = record.json(tmp_path)
-    # As before there were any.
+    # As it was before there were deletions.
     assert len(written["inputs"]["/a"]) == 6
     assert Record.from_json(written, tmp_path).inputs == {"/a": whole, "/b": deleted}
     assert not whole.same_content(deleted)

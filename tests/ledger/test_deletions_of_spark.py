@@ -1,4 +1,4 @@
-"""Jobs over tables that Spark's own Delta and Iceberg delete rows of, beside their files."""
+"""Jobs over tables from which Spark's own Delta and Iceberg delete rows, beside their files."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.spark_sql import SparkSql, with_jars
 pytestmark = [pytest.mark.usefixtures("interpreted"), with_jars]
 
 COLUMNS = "user string, at timestamp, value bigint"
-#: Twenty events on as many hours, of three users, in a file for each partition.
+#: Twenty events, one an hour, of three users, in a file for each partition.
 INSERT = (
     "INSERT INTO {} SELECT concat('é ', id % 3), timestamp'2026-01-{:02} 00:10:00' + "
     "make_interval(0, 0, 0, 0, id), id + {} FROM range(20)"
 )
-#: Several, one after the other, of files that have deletions already.
+#: Several changes, one after the other, also to files that have deletions already.
 CHANGES = (
     "DELETE FROM {} WHERE value % 7 = 3",
     "UPDATE {} SET value = value + 1000 WHERE value IN (21, 25, 71)",
@@ -48,7 +48,7 @@ def deleted(spark: SparkSession, source: SourceOptions) -> int:
 
 
 def test_a_clone(spark: SparkSession, spark_sql: SparkSql, tmp_path: Path) -> None:
-    """Its log names files of another table, and has some of its own."""
+    """A clone's log names files of another table, and some of its own."""
     names = ("a table", "clone", "parted", "of parted")
     table, clone, parted, of_parted = (f"delta.`{tmp_path}/{name}`" for name in names)
     how = f"CREATE TABLE {{}} ({COLUMNS}) USING delta"
@@ -92,7 +92,7 @@ def test_delta(spark: SparkSession, spark_sql: SparkSql, tmp_path: Path) -> None
     assert read(spark, of_parted) == sorted(second)
     caught_up(job, spark)
     same_as_rebuilt(job, spark, source)
-    # Purged and compacted, and then deleted of: the files are known, and have changed.
+    # Purged and compacted, and then rows are deleted: the files are known, and have changed.
     before = open_source(spark, of_parted).snapshot
     assert before.version is not None
     tended = [f"REORG TABLE {parted} APPLY (PURGE)", f"OPTIMIZE {parted}", LATER.format(parted)]
@@ -116,7 +116,7 @@ def test_iceberg(spark: SparkSession, spark_sql: SparkSql, tmp_path: Path) -> No
     modes = ", ".join(
         f"'write.{each}.mode' = 'merge-on-read'" for each in ("delete", "update", "merge")
     )
-    # Deletions of all files of a partition in one file, and a file of them for each file.
+    # One file of deletions for each partition of `whole`, and for each file of `parted`.
     how = "TBLPROPERTIES ('format-version' = '2', 'write.delete.granularity' = '{}', " + modes + ")"
     spark_sql.iceberg(
         folder,
@@ -147,7 +147,7 @@ def test_iceberg(spark: SparkSession, spark_sql: SparkSql, tmp_path: Path) -> No
     spark_sql.iceberg(folder, call.format("position_delete_files(table => 'raw.parted',"))
     assert open_source(spark, of_parted).snapshot.inputs == before.inputs
     assert job.recompute(spark) is None
-    # Applied, they are in files that replace the old ones; nobody knows which rows are counted.
+    # Applied, they are in files that replace the old ones: which rows are counted is unknown.
     applied = call.format("data_files(table => 'raw.parted',")
     *_, third = spark_sql.iceberg(folder, applied, LATER.format(parted), READ.format(parted))
     assert read(spark, of_parted) == sorted(third)

@@ -111,7 +111,7 @@ def test_count_windows_after_their_advance_was_changed(spark: SparkSession) -> N
         (row.change, row.old and row.old.last_event, row.new and row.new.last_event)
         for row in found.collect()
     )
-    # Of those in one place the first ones are paired.
+    # Rows in the same place are paired from the first on.
     assert told == Counter(
         [
             ("updated", 1, 5),

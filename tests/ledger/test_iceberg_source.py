@@ -145,7 +145,7 @@ def test_what_arrived(spark: SparkSession, job: Job, table: Table) -> None:
     assert job.recompute(spark) is None
     table.append(given(("a", at(1, 1, 20), 5)))
     compact(table)
-    # Rewritten with a file that was counted, and yet new: nobody can tell them apart.
+    # New rows, rewritten with a file that was counted: they cannot be told apart.
     with pytest.raises(SourceError, match="an input that was counted is missing"):
         job.recompute(spark)
     job.run(spark)
@@ -314,7 +314,7 @@ def test_what_is_refused(
     old.append(given(("a", at(0), 1)))
     assert "format version 1, but only 2 and 3 are supported" in problem_of("raw.old")
 
-    # Of a table of backfill's the folders alone say the date.
+    # In a table of backfill's, only the folders say the date.
     other = catalog.create_table(
         "raw.folders", pa.schema([("n", pa.int64()), ("day", pa.string())])
     )
@@ -361,14 +361,14 @@ TENDED = (
     "INSERT INTO lake.raw.beside VALUES ('a', timestamp'2026-01-01'), ('b', timestamp'2026-01-02')",
     "DELETE FROM lake.raw.beside WHERE user = 'a'",
 )
-#: And what writes these into the files.
+#: What then writes these deletions into the files.
 APPLIED = (
     "CALL lake.system.rewrite_data_files(table => 'raw.beside', "
     "options => map('rewrite-all', 'true', 'remove-dangling-deletes', 'true'))",
 )
 
 
-#: A table of format 3: two files, of which rows are deleted beside them, and again.
+#: A table of format 3: two files, from which rows are deleted beside them, and later again.
 VECTORS = (
     "CREATE TABLE lake.raw.third (user string, at timestamp) PARTITIONED BY (days(at)) "
     "TBLPROPERTIES ('format-version' = '3', 'write.delete.mode' = 'merge-on-read', "
@@ -377,7 +377,7 @@ VECTORS = (
     "timestamp_micros(1767225600000000 + id * 60000000) FROM range(2000)",
     "DELETE FROM lake.raw.third WHERE at < timestamp'2026-01-01 00:05:00' OR user = 'u1999'",
 )
-#: Of the first file, whose vector takes the place of the one that lies beside the other file's.
+#: From the first file: its new vector replaces the one that is stored with the other file's.
 AGAIN = (
     "DELETE FROM lake.raw.third WHERE user IN ('u1000', 'u7')",
     "UPDATE lake.raw.third SET user = 'moved' WHERE user = 'u8'",
@@ -422,7 +422,7 @@ def test_deletion_vectors_of_format_3(
     both.write_bytes(kept)
     spark_sql.iceberg(folder, *COMPACTED)
     assert read()[0] == sorted([*left, "moved"])
-    # Which Spark's SQL can't say yet.
+    # A default for older rows, which Spark's SQL cannot state yet.
     catalog = open_catalog("lake", options(folder), field="catalog")
     path = Path(str(local_path(catalog.load_table("raw.third").metadata_location)))
     metadata = json.loads(path.read_text())

@@ -28,7 +28,7 @@ def days(low: int, high: int) -> Dates:
 
 
 def file(low: int, high: int, counted: Dates = ALL, digest: str = "a") -> Input:
-    """With events from one day to another."""
+    """An input with events from one day to another."""
     return Input(1, 0, digest, (low * DAY_US, high * DAY_US), counted)
 
 
@@ -89,7 +89,7 @@ def test_who_has_no_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_file_without_a_digest_that_was_written_again_is_not_seen() -> None:
-    """As files of an object store are, whose unusable rows are then looked for anew."""
+    """As with files of an object store, which are then searched for unusable rows again."""
     old, new = (Input(size, size, None, None) for size in (100, 250))
     state = SimpleNamespace(record=Record(settings={}, inputs={"s3://b/a": old, "s3://b/b": old}))
     context: Any = SimpleNamespace(

@@ -148,7 +148,7 @@ def test_going_back(three: Published) -> None:
 
 
 def _expire_before(job: Published, name: str, version: int) -> None:
-    """As Delta Lake does: the version is in a checkpoint, and older commits are deleted."""
+    """Does as Delta Lake does: the version is in a checkpoint, and older commits are deleted."""
     folder = folder_of(job.store, name)
     DeltaTable(folder, version).create_checkpoint()
     for each in range(version):
@@ -164,7 +164,7 @@ def test_of_a_version_that_has_expired_nothing_is_restored(three: Published) -> 
         match=r"no run with this id .*, or its versions have expired .* See: backfill history$",
     ):
         restore(three.store, NAMES, "r1", run_id="r5", metadata={})
-    # It published to both, and is known in both.
+    # This run published to both tables, and is known in both.
     assert restore(three.store, NAMES, "r3", run_id="r5", metadata={}).tables == {
         "sessions": RestoredTable(2, 2),
         "daily": RestoredTable(0, 2),
@@ -189,11 +189,11 @@ def test_no_table_is_restored_where_the_runs_version_of_another_has_expired(
     ):
         restore(three.store, NAMES, "r5", run_id="r7", metadata={})
     assert version_of(three.store, "daily") == 2
-    # One that published only to the other table.
+    # A run that published only to the other table.
     done = restore(three.store, NAMES, "r4", run_id="r7", metadata={})
     assert done.tables == {"daily": RestoredTable(0, 3)}
     assert done.untouched == ("sessions",)
-    # A table that is no window of the job any more.
+    # `sessions` is not a window of the job any more.
     assert restore(three.store, ["daily"], "r5", run_id="r8", metadata={}).untouched == ()
 
 
@@ -205,7 +205,7 @@ def test_of_chunks_the_last_counts_in_each_table(three: Published) -> None:
     three.run("r6", MORE, days=[])
     assert told(three, "chunks") == [*INSERTED] * 3
     _expire_before(three, "sessions", 4)
-    # What the first chunk published has expired, and is not what the run is restored to.
+    # What the first chunk published has expired, but the run is restored to a later state.
     assert restore(three.store, NAMES, "chunks", run_id="r7", metadata={}).tables == {
         "sessions": RestoredTable(4, 6),
         "daily": RestoredTable(1, 1),

@@ -81,7 +81,7 @@ def test_what_a_range_does_not_hold_stays(world: World) -> None:
     world.run(1, 2)
     world.check()
     after = {path for path in paths_of(world.job.store, "sessions") if "2026-01-02" not in path}
-    # The horizon moved, so the last date's open windows were written anew; nothing else was.
+    # The horizon moved, so the last date's open windows were rewritten; nothing else was.
     assert {path for path in before ^ after if "2026-01-04" not in path} == set()
 
 
@@ -97,7 +97,7 @@ def test_ranges_without_input_are_skipped(world: World) -> None:
 def test_a_date_with_windows_only_is_computed_and_not_skipped(world: World) -> None:
     world.write("a", [Event("a", at(1, 0, 30), 1)])
     world.run_all()
-    # Three hours' windows that begin before midnight hold it, too.
+    # Windows of three hours that begin before midnight hold it, too.
     assert world.job.plan(world.spark, date=day(0)).without_input.ranges == ()
     result = world.job.run(world.spark, date=day(0))
     assert (result.skipped, len(result.chunks)) == ((), 1)
@@ -112,7 +112,7 @@ def test_the_plan_tells_what_is_read_across_the_edges(
     world.write("one", [Event("a", at(1, 0, 5), 1)])
     world.write("three", [Event("a", at(3, 5), 1)])
     text, told = plan(capsys, str(world.job.spec.path), "--date", str(day(1)))
-    # The event of the day before says that the session of this one began there.
+    # The event of the day before shows that this day's session began there.
     assert (told["files"], told["stages"][0]["events"]) == (2, 1)
     assert {each["keys"] for each in told["beyond"]} == {0}
     assert {each["read_from"] < str(day(1)) for each in told["beyond"]} == {True}

@@ -30,7 +30,7 @@ checks: {{builtin: {checks}}}
 
 
 def events(count: int, users: int, days: int = 4) -> list[dict[str, Any]]:
-    """At minutes of some days, of some users, each in two rows."""
+    """Events at minutes of some days, of some users, each in two rows."""
     drawn = random.Random(count)
     found = [
         {
@@ -59,7 +59,7 @@ def write(folder: Path, name: str, rows: list[dict[str, Any]]) -> None:
 
 @pytest.fixture
 def sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every input is large enough for a sample."""
+    """Makes every input large enough for a sample."""
     monkeypatch.setattr(combining, "_LARGE", 0)
 
 

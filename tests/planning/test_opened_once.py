@@ -76,5 +76,5 @@ def test_recompute_opens_the_source_once(world: World, calls: Counter[Any]) -> N
     world.write("late", [Event("a", at(1, 5, 10), 1)])
     assert world.job.recompute(world.spark) is not None
     assert calls["source"] == calls["inputs"] == 1
-    # Once to compute, and once to commit on top of what is the newest then.
+    # Once to compute, and once to commit on top of the version that is the newest then.
     assert [calls[name] for name in TABLES] == [2, 2, 2]

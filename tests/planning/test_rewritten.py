@@ -1,4 +1,4 @@
-"""What `plan` says of files for late events, against what `recompute` then replaces."""
+"""The files that `plan` names for late events, against those that `recompute` then replaces."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_files_that_a_plan_names_are_replaced(spark: SparkSession, tmp_path:
     write(tmp_path, "all", *days, *(("b", at) for _, at in days))
     job = Job.load(tmp_path / "job.yaml")
     job.run(spark)
-    # In a session of the second date; and on a new one, so that nothing before it is open any more.
+    # In a session of the second date, and on a new one, so that nothing before it is still open.
     write(tmp_path, "late", ("a", DAY + 10 * HOUR + HOUR // 4), ("a", 9 * DAY))
     [stage] = job.plan(spark, recompute=True).stages
     assert isinstance(stage, MergeStage)
@@ -70,7 +70,7 @@ def test_the_files_that_a_plan_names_are_replaced(spark: SparkSession, tmp_path:
     job.run(spark, date=dt.date(2026, 1, 13))
     assert following.beyond is not None
     found_now = {each.window: each.rewritten for each in following.beyond}
-    # Whether a window by number is open does not depend on time, but where it moves by time.
+    # Whether a window by number is open depends on time only if it moves by time.
     dates = {"sessions": [10], "around": [10], "numbered": [], "days": [10]}
     assert {name: replaced(store, name) for name in tables} == {
         name: (dates[name], found_now[name]) for name in tables
@@ -78,7 +78,7 @@ def test_the_files_that_a_plan_names_are_replaced(spark: SparkSession, tmp_path:
 
 
 def replaced(store: Store, name: str) -> tuple[list[int], Rewritten]:
-    """The days of the files that the newest version lacks of the one before, and what they are."""
+    """The days of the files that the newest version no longer has, and how much they held."""
     newest = version_of(store, name)
     assert newest is not None
     before, now = (files_of(store, name, version=version) for version in (newest - 1, newest))

@@ -1,4 +1,4 @@
-"""Which dates a selection is, and what is none."""
+"""Which dates a selection stands for, and what is no selection."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_dates(arguments: dict[str, Any], dates: tuple[dt.date, dt.date] | None)
     assert selection.everything == (dates is None)
 
 
-# A day apart whatever the moment: 26 hours lie between these zones.
+# These zones are 26 hours apart, so their dates differ at any moment.
 @pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Etc/GMT+12"])
 def test_days_back_are_those_of_the_jobs_zone(zone: str) -> None:
     offset = dt.timedelta(hours=14 if zone == "Pacific/Kiritimati" else -12)

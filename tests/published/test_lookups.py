@@ -72,7 +72,7 @@ def instant(at: int) -> dt.datetime:
 
 @pytest.fixture(scope="module")
 def jobs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Job]:
-    """Published, by engine: windows that end with their last event, after it, or at a bound."""
+    """Published jobs by engine: windows end with their last event, after it, or at a bound."""
     made = {}
     for engine, more in (("plain", MORE), ("kafka-streams", DISTINCT), ("storm", ""), ("beam", "")):
         job = written(tmp_path_factory.mktemp(engine), engine, more)
@@ -100,7 +100,7 @@ _CASES = [
     *(("kafka-streams", name) for name in ("sessions", "hourly", "distinct")),
     *((engine, name) for engine in ("storm", "beam") for name in ("sessions", "hopping")),
 ]
-#: On and beside the edges.
+#: Instants on and beside the edges.
 _INSTANTS = st.builds(
     lambda step, beside: step * 10 * MINUTE + beside,
     st.integers(-12, 45),
@@ -184,7 +184,7 @@ def test_fetch_by_range(
     ids=lambda each: str(each),
 )
 def test_events_in(spark: SparkSession, jobs: dict[str, Job], engine: str, name: str) -> None:
-    """As many as a window has counted; copies and other keys are left out."""
+    """They are as many as the window has counted; copies and other keys are left out."""
     job = jobs[engine]
     rows = job.fetch(name).to_pylist()
     counts = []

@@ -40,7 +40,7 @@ def job(folder: Path, events: list[Event], checks: str = "") -> Job:
 
 
 def copied(made: Job, folder: Path) -> Job:
-    """The same in another folder, without running anything again."""
+    """A copy in another folder, without running anything again."""
     shutil.copytree(made.spec.path.parent, folder, dirs_exist_ok=True)
     return Job.load(folder / "job.yaml")
 
@@ -59,7 +59,7 @@ def write(path: Path, events: list[Event]) -> None:
 def spoil(
     job: Job, spark: SparkSession, name: str, change: Callable[[DataFrame], DataFrame]
 ) -> None:
-    """Puts changed rows in place of a table's."""
+    """Replaces a table's rows with changed ones."""
     rows = change(rows_of(job.store, spark, name))
     staged = job.store.stage(
         name, rows, run_id="spoiled", partition_by=("date",), sort_by=("window_start",)

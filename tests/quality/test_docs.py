@@ -137,7 +137,7 @@ def test_hostile_values_are_text(tmp_path: Path) -> None:
 
 
 def test_hostile_parameters_are_text() -> None:
-    """Also within lists and dictionaries, of which Great Expectations' view escapes nothing."""
+    """Also within lists and dictionaries, in which Great Expectations' view escapes nothing."""
     from backfill.quality.view import OfflineView, _escaped
 
     for value in (HOSTILE, [HOSTILE], {HOSTILE: HOSTILE}):

@@ -1,4 +1,4 @@
-"""What comes of checks, on both engines, and what is left behind by making them: nothing."""
+"""The outcomes of checks on both engines, and that making checks leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_a_condition_on_rows(frame: DataFrame) -> None:
 
 @spark_only
 def test_success_costs_no_search_for_examples(spark: SparkSession, frame: DataFrame) -> None:
-    """What the documentation of `evaluate` says of passes; one job each on a single partition."""
+    """What the documentation of `evaluate` says about passes; each is one job on one partition."""
 
     def jobs(name: str, **arguments: Any) -> int:
         spark.sparkContext.setJobGroup(name, name)

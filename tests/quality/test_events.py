@@ -34,7 +34,7 @@ ROWS = [
 
 @pytest.fixture(autouse=True, params=["few", "many"])
 def every_key(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Of few events all keys are looked at; of many a sample, which has them all here."""
+    """All keys of few events are checked; of many events a sample, which has all keys here."""
     if request.param == "many":
         monkeypatch.setattr(sample, "FEW", 0)
         monkeypatch.setattr(sample, "SAMPLED", 1)
@@ -42,7 +42,7 @@ def every_key(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -
 
 @cache
 def counted(spark: SparkSession, *, deduplicate: bool = True, engine: str = "flink") -> Counted:
-    """Five events and a copy, counted rightly or not; computed once for all tests."""
+    """Five events and a copy, counted correctly or not; computed once for all tests."""
     events = spark.createDataFrame(ROWS, f"key string, {TIME} bigint, id string")
     sliced = slice_events(
         events,
@@ -60,7 +60,7 @@ def counted(spark: SparkSession, *, deduplicate: bool = True, engine: str = "fli
 
 
 def looked_at(of: Counted, span: tuple[int | None, int | None] = (None, None)) -> Counted:
-    """With the sums over its slices, which are of events that were read for a span."""
+    """Adds the sums over its slices, whose events were read for a span."""
     (row,) = of.sliced.frame.agg(*slice_checks(of.sliced, span)).collect()
     return replace(of, sums=row.asDict())
 

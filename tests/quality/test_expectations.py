@@ -45,7 +45,7 @@ def sessions(most: int) -> st.SearchStrategy[list[tuple]]:
 
 
 def expected(rows: list[tuple], inclusive: bool) -> list[tuple]:
-    """The sessions with any other of their key before them that is too near; by definition."""
+    """The sessions that have one of their key before them that is too near; by definition."""
     ordered = sorted(rows, key=lambda row: row[2:])
     return [
         row
@@ -128,7 +128,7 @@ def test_the_edge_of_the_gap(distance: int, gap: str | int, inclusive: bool, goo
 
 
 def test_kinds_of_times_are_alike(spark: SparkSession) -> None:
-    # An hour of summer time begins between the two in the session's zone, and none in UTC.
+    # Summer time begins between the two in the session's zone, but not in UTC.
     start = 1_710_053_940_000_000
     instants = spark_frame(spark, [("a", 1, start, start), ("a", 1, start + GAP, start + GAP)])
     micros = instants.withColumns({each: F.unix_micros(each) for each in ("start", "end")})
@@ -199,7 +199,7 @@ def test_in_anybodys_suite() -> None:
 
 
 def test_one_row_per_window_needs_no_expectation_of_ours(spark: SparkSession) -> None:
-    """Great Expectations' own takes NULLs for equal, as a key's are."""
+    """Great Expectations' own takes NULLs as equal, as they are in keys."""
     rows = [("a", 1, 0, 1), ("a", 1, 5, 6), (None, 1, 0, 1), (None, 1, 0, 2)]
     columns = ["user", "start"]
     for frame in (spark_frame(spark, rows), spark_frame(spark, rows).toPandas()):

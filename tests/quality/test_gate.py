@@ -98,7 +98,7 @@ def test_a_failed_check_leaves_every_table_at_its_version(
     assert all(example["n"] == 1 for example in outcome.examples)
     assert len(outcome.examples) == 5
 
-    # The evidence is there, by the command that the error names.
+    # The evidence is there: the command that the error names shows it.
     path = tmp_path / "job.yaml"
     assert f"backfill show {path} sessions --run {error.run_id}" in str(error)
     capsys.readouterr()
@@ -191,7 +191,7 @@ def test_of_many_rows_those_of_late_keys_are_looked_at(
 ) -> None:
     monkeypatch.setattr(late, "MANY", 0)
     spoil(made, spark, "sessions", lambda rows: rows.unionByName(rows.where("user = 'u1'")))
-    # In a session of the same date each: its file is written anew, with what is there twice.
+    # An event in a session of the same date: its file is rewritten, with what is there twice.
     write(tmp_path / "src" / "b.parquet", [("u2", START + (9 * 97 + 10) * MINUTE)])
     merged = made.recompute(spark)
     assert merged is not None
@@ -241,7 +241,7 @@ def test_a_date_that_is_unlike_its_weekday_is_warned_of(
     usual = [(f"u{i}", START + day * DAY + i * MINUTE) for day in range(43) for i in range(10)]
     made = job(tmp_path, usual)
     assert failed(made.run(spark).checks) == set()
-    # Twice as many in the fourth week, whose weekday has three before it: not judged.
+    # Twice as many in the fourth week, whose weekday has only three before it: not judged.
     early = [(f"more{i}", START + 21 * DAY + i * MINUTE) for i in range(10)]
     late = [(f"more{i}", START + 36 * DAY + i * MINUTE) for i in range(10)]
     write(tmp_path / "src" / "b.parquet", early)

@@ -1,4 +1,4 @@
-"""A user's own expectations: what is taken, and how the rest is told."""
+"""A user's own expectations: what is accepted, and how the rest is reported."""
 
 from __future__ import annotations
 

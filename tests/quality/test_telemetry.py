@@ -75,9 +75,9 @@ def test_nothing_leaves_the_machine(tmp_path: Path) -> None:
     assert found["failed"] == 2
     assert found["tried"] == []
     assert found["trackers"] == []
-    # For the versions that ask.
+    # For the versions that look at this setting.
     assert found["analytics"] == ["false", False]
-    # Nor is anything written besides.
+    # Nothing else is written, either.
     assert [each.name for each in tmp_path.iterdir()] == ["docs"]
 
 

@@ -1,4 +1,4 @@
-"""What is published is checked anew: every check fails on data that breaks it, and only it."""
+"""Published tables are checked again: every check fails on data that breaks it, and only it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Change = Callable[[DataFrame], DataFrame]
 
 
 def only(where: str, **changes: Column) -> Change:
-    """Other values in the rows for which a condition holds."""
+    """Puts other values into the rows for which a condition holds."""
 
     def change(rows: DataFrame) -> DataFrame:
         new = {
@@ -71,7 +71,7 @@ CHECKS = ("bounds", "counts", "unique", "conservation", "gap", "size")
 def spoiling(check: str) -> tuple[str, Change]:
     """A table, and what breaks the check in it."""
     found: dict[str, tuple[str, Change]] = {
-        # From the end of the second one back, so that nothing comes nearer to the first.
+        # The end moves back, so that no session comes nearer to another.
         "bounds": (
             "sessions",
             only("user = 'v'", window_end=later("window_start", -1)),
@@ -105,7 +105,7 @@ def spoiling(check: str) -> tuple[str, Change]:
 def run_once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Job:
     published = job(tmp_path_factory.mktemp("validate"), EVENTS)
     published.run(spark)
-    # What is well passes; each test below spoils a copy.
+    # Unspoiled tables pass; each test below spoils a copy.
     assert failed(published.validate(spark=spark)) == set()
     return published
 

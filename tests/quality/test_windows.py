@@ -37,7 +37,7 @@ def rules(window: AnyWindow) -> WindowRules:
 
 @pytest.fixture
 def rows(spark: SparkSession) -> DataFrame:
-    """An hour each for 100 keys, of which a key in ten has it in two rows."""
+    """An hour for each of 100 keys; one key in ten has it in two rows."""
     keys = [f"u{i}" for i in range(100)] + [f"u{i}" for i in range(0, 100, 10)]
     at = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
     data = [(key, at, at + dt.timedelta(hours=1), 2, at.date()) for key in keys]
@@ -56,7 +56,7 @@ def test_some_keys_are_looked_at_for_windows_that_are_there_twice(
         monkeypatch.setattr(sample, "SAMPLED", each)
         look = Look(rules=rules(HOURLY), rows=rows, beside=some(rows))
         measured = measure({"hourly": look})["hourly"]
-        # What else there is to tell is told of all rows.
+        # Everything else is measured on all rows.
         assert measured.dates == {dt.date(2026, 1, 1): Counts(110, 220, 220)}
         assert {**measured.broken, "unique": 0} == dict.fromkeys(look.rules.checks(), 0)
         found.append(measured.broken["unique"])
@@ -96,7 +96,7 @@ def test_rows_of_events(spark: SparkSession) -> None:
         (at, "x", 2, 1, 1),  # twice
         (at, "y", 2, 1, 1),
         (at, None, 0, 1, 1),  # without events
-        (at, None, 2, 1, 1),  # which is another one
+        (at, None, 2, 1, 1),  # another event
         (at, "z", 2, 1, 2),  # on another date
     ]
     frame = spark.createDataFrame(
@@ -125,9 +125,9 @@ def test_rows_of_joins(spark: SparkSession, how: str) -> None:
         (at, "x", None, None, 1),
         (at, "x", None, None, 1),  # twice
         (at, None, later, "y", 1),
-        (at, None, later, "y", 1),  # which is of another event
+        (at, None, later, "y", 1),  # of another event
         (at, "x", later, None, 1),
-        (at, "x", later, None, 1),  # so is this
+        (at, "x", later, None, 1),  # of another event, too
         (at, "z", later, "y", 2),  # on another date
         (None, None, at, "y", 1),
         (None, None, at, "y", 1),  # twice, if a right event can stand alone
@@ -164,12 +164,12 @@ def test_rows_of_count_windows(spark: SparkSession) -> None:
     rows = [
         # Start, end, numbers, events, events of its own, day of January.
         (before, at, 1, 2, 2, 2, 1),
-        (before, at, 1, 4, 4, 2, 1),  # which ends with another event
+        (before, at, 1, 4, 4, 2, 1),  # ends with another event
         (before, at, 1, 4, 4, 2, 1),  # twice
         (at, before, 3, 6, 4, 2, 1),  # backwards, and on another date
         (before, at, 5, 8, 3, 2, 1),  # without one of its events
         (before, at, 8, 10, 3, 2, 1),  # too short
-        (before, at, 9, 11, 3, 1, 1),  # which is not full yet
+        (before, at, 9, 11, 3, 1, 1),  # not full yet
     ]
     frame = spark.createDataFrame(
         rows,
@@ -196,5 +196,5 @@ def test_a_key_is_sampled_whole(rows: DataFrame, monkeypatch: pytest.MonkeyPatch
 def test_one_sort_for_each_table(rows: DataFrame, window: Window, sampled: bool) -> None:
     beside = some(rows) if sampled else None
     found = nodes(Look(rules=rules(window), rows=rows, beside=beside).counts("table"))
-    # With a sample it is the sample alone that is sorted.
+    # With a sample, only the sample is sorted.
     assert (found["Sort"], found["Window"]) == (1, 1)

@@ -40,7 +40,7 @@ windows:
       latest: max(at)
 %stables: {path: out}
 """
-#: Sail has no such extremes.
+#: Sail has no maximum of structs.
 PAIR = '      pair: "max(struct(amount, item))"\n'
 KEYS = [("a", 1), ("a", 2), ("a", None), (None, 1), (None, None), ("b", 1), ("c", 7), ("d", 7)]
 BEGAN = dt.datetime(2026, 3, 29, 0, 30, tzinfo=dt.timezone.utc)
@@ -85,7 +85,7 @@ def job_of(folder: Path) -> Job:
 
 
 def reconciled(job: Job, spark: SparkSession, most_events: int, said: list[str]) -> Reconciled:
-    """With the table itself as the stream, but for windows lost, wrong, rounded and made up."""
+    """Compares the table with itself, except for windows that are lost, late, wrong or rounded."""
     rows = job.table("minutes", spark)
     start = F.unix_micros("window_start")
     second = (start - int(BEGAN.timestamp()) * 1_000_000) / 1_000_000
@@ -107,7 +107,7 @@ def reconciled(job: Job, spark: SparkSession, most_events: int, said: list[str])
     path = str(job.spec.path.parent / "stream")
     frame.write.mode("overwrite").parquet(path)
     before = run.FEW_EVENTS, few_windows.FEW_WINDOWS
-    # Windows are compared in the one way, or in the other.
+    # These limits decide in which of the two ways windows are compared.
     run.FEW_EVENTS, few_windows.FEW_WINDOWS = most_events, most_events
     try:
         return job.reconcile(
@@ -123,7 +123,7 @@ def reconciled(job: Job, spark: SparkSession, most_events: int, said: list[str])
 
 
 def told(found: Reconciled) -> dict[str, Any]:
-    """All of it, as it compares."""
+    """The whole result, in a form that can be compared."""
     return {
         "counts": [found.matched, found.batch, found.stream, found.ordered],
         "causes": found.causes,

@@ -1,4 +1,4 @@
-"""Streams written to files, recorded ones, and what is decoded of them in plain Python."""
+"""Streams written to files and recorded ones, and what is decoded from them, in plain Python."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def in_base64(data: bytes | None) -> str | None:
 
 
 def readable(path: Path) -> Path:
-    """The same rows as Parquet, where the runtime reads no text."""
+    """The same rows as Parquet, if the runtime reads no text."""
     if not ON_SAIL or not path.is_file() or path.suffix == ".parquet":
         return path
     data = path.read_bytes()
@@ -77,7 +77,7 @@ def stream(
 
 
 def final(decoded: Decoded) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    """(key…, start, end) to the values; every window once."""
+    """The values by (key…, start, end); every window comes once."""
     found = {}
     for row in decoded.frame.drop("_written").collect():
         keys = [row[name] for name in row.__fields__ if name.startswith("_key")]

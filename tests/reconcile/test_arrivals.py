@@ -1,4 +1,4 @@
-"""By what the order of arrival is known: columns of any type, some equal, some missing."""
+"""What gives the order of arrival: columns of any type, with equal and with missing values."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def reconciled(
     engine: str = "flink",
     **settings: Any,
 ) -> tuple[Reconciled, list[str]]:
-    """What comes of it, and what is said meanwhile.
+    """The result of the comparison, and what was said meanwhile.
 
     Args:
         rows: key, event time (µs) and arrival of each event, as they are in the file.
@@ -131,7 +131,7 @@ def test_nothing_is_late_in_order(
     first, second, third = arrivals
     lost = [("a", 10 * SECOND, second), ("a", 200 * SECOND, third), ("a", 0, first)]
     found, _ = reconciled(spark, tmp_path, lost, LACKS_ONE, type)
-    # Which of the two it was does not show.
+    # It does not show which of the two was lost.
     assert causes(found) == [("missing_in_stream", False)]
     assert found.ordered
 
@@ -209,7 +209,7 @@ def test_what_is_refused(
 def test_proofs_hold_whatever_the_order_of_what_arrived_at_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Each key's stream is Flink's in one order of arrival; the job knows only its seconds."""
+    """Each key's stream is Flink's in one order of arrival; the job knows only groups of nine."""
     random = Random(3)
     events: list[Event] = []
     for arrival in range(900):
@@ -238,7 +238,7 @@ def test_proofs_hold_whatever_the_order_of_what_arrived_at_once(
                 places = each.explanation.evidence.get(name, ())
                 of_it |= {(each.key[0], place["time_us"]) for place in places}
     assert said["dropped"]
-    # One that was lost would have been late, too.
+    # An event that was lost would have been late, too.
     assert said["dropped"] <= dropped | lost
     assert said["left_out"]
     assert said["left_out"] <= lost

@@ -56,7 +56,7 @@ def test_text_of_bytes(spark: SparkSession) -> None:
         "a" * 40_001: (None, None),
         "6" * 40_000: (b"f" * 20_000, None),
     }
-    # What is base64 too is decoded by Python.
+    # What is also base64 is decoded by Python.
     import base64
 
     expected = {

@@ -1,4 +1,4 @@
-"""Each fault is put into a right output of the stream, and must be found; nothing else may be."""
+"""Each fault is put into a correct output of the stream and must be found, and nothing else."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def causes(found: Sequence[Explanation]) -> list[tuple[tuple[str, ...], bool]]:
 
 
 def visits() -> list[Event]:
-    """Three sessions of one key, in order; distances of 10, 20, 30 s, sessions minutes apart."""
+    """Three sessions of one key, in order; events 10, 20, 30 s apart, sessions minutes apart."""
     times = [0, 10, 30, 60, 300, 320, 350, 900, 910, 930, 960]
     return [event(t, i, amount=i + 1) for i, t in enumerate(times)]
 
@@ -103,7 +103,7 @@ def test_an_event_late_for_some_windows_only() -> None:
     events = [event(2_000, 0), event(2_100, 1), event(2_055, 2, 7)]
     operator, stream = stream_of(events, window, grace="10s", retention="1d")
     found = explained(operator, events, batch_of(events, window), stream)
-    # Of its windows, which begin at 2,000, 2,020 and 2,040, the first two have closed.
+    # Its windows begin at 2,000, 2,020 and 2,040; the first two have closed.
     assert causes(found) == [(("late",), True)] * 2
 
 
@@ -198,13 +198,13 @@ def test_a_window_that_looks_like_another_has_not_been_shifted() -> None:
     operator, batch = stream_of(events, window, "flink", **settings)
     _, stream = stream_of([events[0], *events[2:]], window, "flink", **settings)
     found = explained(operator, events, batch, stream)
-    # Of two events that are alike it is not known which one is missing.
+    # It is unknown which of two events that are alike is missing.
     assert causes(found) == [(("missing_in_stream",), False)]
-    # As that of 17:00, which the stream has, too.
+    # The first window has the values of that of 17:00, which the stream has, too.
     counted = [row._replace(values=batch[-1].values) for row in batch[:1]] + batch[1:]
     [(names, _)] = causes(explained(operator, events, batch, counted))
     assert "zone_shift" not in names
-    # The last window only, as where clocks have changed in between.
+    # Only the last window is shifted, as if clocks had changed in between.
     found = explained(operator, events, batch, [*batch[:-1], *shifted(batch[-1:])])
     assert [names for names, _ in causes(found)] == [("missing_in_stream",), ("zone_shift",)]
 
@@ -229,7 +229,7 @@ def test_an_event_that_is_lost_beside_one_that_is_late() -> None:
     events = [event(5, 0), event(100, 1), event(10, 2)]
     operator, stream = stream_of(events[1:], window, grace="0s", retention="1d")
     found = explained(operator, events, batch_of(events, window), stream)
-    # Both may be lost.
+    # Both events may be lost.
     assert causes(found) == [(("missing_in_stream", "late"), False)]
     assert found[0].evidence["left_out"] == [0]
     assert [each["arrival"] for each in found[0].evidence["dropped"]] == [4]
@@ -291,7 +291,7 @@ def test_the_gap_edge_of_another_engine() -> None:
     stream = beam.rows(beam.replay(events).final)
     found = explained(operator, events, batch_of(events), stream)
     assert causes(found) == [(("gap_edge",), True)]
-    # The stream's own engine has that edge, and the batch has not.
+    # The stream's own engine has that edge, but the batch does not.
     assert causes(explained(beam, events, batch_of(events), stream)) == [(("gap_edge",), True)]
 
 
@@ -339,10 +339,10 @@ def test_a_restart_that_was_told_and_one_that_was_not() -> None:
 
 def test_what_the_batch_lacks() -> None:
     operator, stream = stream_of(visits(), grace="10s", retention="1d")
-    # Published before the last session's events were in the source.
+    # The batch was published before the last session's events were in the source.
     found = explained(operator, visits(), batch_of(visits()[:7]), stream)
     assert causes(found) == [(("missing_in_batch",), True)]
-    # The source has not the events either: only the stream can have seen them.
+    # The source lacks the events, too: only the stream can have seen them.
     found = explained(operator, visits()[:7], batch_of(visits()[:7]), stream)
     assert causes(found) == [(("missing_in_batch",), False)]
 
@@ -385,7 +385,7 @@ def test_a_restart_whose_state_was_restored() -> None:
     events = [event(0, 0), event(101, 1, 2), event(20, 2, 4), event(40, 3, 8)]
     untold, _ = stream_of(events, grace="10s")
     for restored in (False, True):
-        # Restored, the store knows how far time had come, and hides the session of second 0.
+        # A restored store knows how far time had come, and hides the session of second 0.
         _, stream = stream_of(events, grace="10s", restarts=(2,), restored=restored)
         assert len(stream) == (4 if restored else 2)
         found = explained(untold, events, batch_of(events), stream)
@@ -399,7 +399,7 @@ def test_windows_that_an_engine_clips_at_the_epoch() -> None:
     operator, stream = stream_of(events, window, grace="1h", retention="1d")
     assert min(row.start for row in stream) == 0
     found = explained(operator, events, batch_of(events, window), stream)
-    # Four that begin before the epoch: of the event before it, of that after it, of both.
+    # Four windows begin before the epoch: with the event before it, that after it, or both.
     assert causes(found) == [(("end_convention",), True)] * 4
 
 
@@ -422,7 +422,7 @@ def test_doubles_that_differ_by_the_order_in_which_they_were_added() -> None:
         batch = [row._replace(values={**row.values, "mean": mean}) for row in batch_of(events)]
         return causes(explained(operator, events, batch, stream, doubles=doubles))
 
-    # Both of one sign first, and it overflows; then the others, and it is no number.
+    # With both of one sign first, the sum overflows; with the others after them, it is NaN.
     assert of(float("nan")) == [(("float_order",), True)]
     assert of(float("inf")) == [(("float_order",), True)]
     # No order of additions gives this.
@@ -438,7 +438,7 @@ def test_doubles_within_what_the_order_can_do_are_alike() -> None:
     near = one._replace(values={"total": (0.1 + 0.2) + 0.3, "spread": 0.1 + 1e-17})
     assert one.values != near.values
     assert same_rows(one, near, doubles)
-    # The bound is that of the window's own events, whatever others the key has.
+    # The bound depends on the window's own events, whatever others the key has.
     far = one._replace(values={**one.values, "total": 0.6 + 1e-12})
     assert not same_rows(one, far, doubles)
 
@@ -463,12 +463,12 @@ def test_a_key_is_replayed_once_for_a_setting_however_much_of_it_differs(
 
 
 def test_what_may_be_accepted_is_every_cause_that_is_told() -> None:
-    # The names are in people's job files and scripts: one that goes, or is new, is meant to be.
+    # The names are in people's job files and scripts: removing or adding one must be deliberate.
     told = {
         *("late", "pending", "engine_loss", "overlap", "redelivered", "retention", "restart"),
         *("tombstone_missing", "gap_edge", "end_convention", "zone_shift", "wrong_gap"),
         *("wrong_size", "rounded", "float_order", "missing_in_stream", "missing_in_batch"),
-        # Of joins.
+        # Only for joins.
         "spurious",
     }
     assert {*CAUSES} == told | {"unexplained"}

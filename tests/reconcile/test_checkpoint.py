@@ -14,11 +14,11 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 def write(folder: Path, offsets: dict[int, tuple[int, int]], sources: dict[str, int]) -> str:
-    """A checkpoint.
+    """Writes a checkpoint.
 
     Args:
-        folder: of it.
-        offsets: of each batch: the watermark (ms), and how far it read the source.
+        folder: the checkpoint's folder.
+        offsets: for each batch, the watermark (ms) and how far it read the source.
         sources: the source's number for each file.
     """
     (folder / "offsets").mkdir(parents=True)
@@ -42,7 +42,7 @@ def test_batches_without_files_are_the_querys_and_none_of_the_sources(tmp_path: 
     offsets = {0: (0, 0), 1: (50, 0), 2: (50, 1), 3: (70, 1), 4: (70, 3)}
     sources = {"/a": 0, "/b": 1, "/c": 2, "/d": 3, "/planned": 4}
     found = read_checkpoint(write(tmp_path, offsets, sources))
-    # A batch can take up what several numbers of the source stand for; one was not begun.
+    # A batch can take the files of several of the source's numbers; the last one was not begun.
     assert found.of_file == {"/a": 0, "/b": 2, "/c": 4, "/d": 4}
     assert [found.clock(batch) for batch in range(5)] == [0, 0, 50_000, 50_000, 70_000]
     assert (found.first, found.last) == (0, 70_000)
@@ -64,7 +64,7 @@ def test_what_is_no_checkpoint_over_files(tmp_path: Path) -> None:
 
 
 def test_several_sources_that_are_each_read_twice(tmp_path: Path) -> None:
-    """As of a join, whose sides both read all of them; the second one has nothing at first."""
+    """As in a join whose sides both read all of them; the second source is empty at first."""
     folder = tmp_path / "checkpoint"
     write(folder, {}, {"/a": 0, "/b": 1})
     (folder / "sources" / "1").mkdir()

@@ -117,7 +117,7 @@ def test_recorded_windows(spark: SparkSession) -> None:
     assert (counts.tombstones, counts.superseded) == (retracted, retracted)
     assert retracted > 20
 
-    # Cumulating windows in Berlin's hours (the clocks jump): instants of local times.
+    # Tumbling windows in Berlin's hours (the clocks jump): instants of local times.
     path = RECORDED / "flink" / "sql-tumble-berlin" / "output.jsonl.gz"
     two = TumblingWindow(size="2h")
     berlin = stream(spark, path, "flink", two, key=KEY, aggregates=BOTH, zone="Europe/Berlin")
@@ -131,7 +131,7 @@ def test_sparks_forms(spark: SparkSession, tmp_path: Path) -> None:
     def at(second: float) -> dt.datetime:
         return dt.datetime.fromtimestamp(second, dt.timezone.utc)
 
-    # Append: a struct, real timestamps, NULL as a key, and names with all that can be in them.
+    # Append: a struct, real timestamps, NULL as a key, and names with awkward characters.
     odd = {"us`er.id": T.StringType()}
     told = [
         {"us`er.id": key, "window": {"start": at(start), "end": at(end)}, "n ,'": n}
@@ -147,7 +147,7 @@ def test_sparks_forms(spark: SparkSession, tmp_path: Path) -> None:
         ("b", 5 * S, 5 * S): (4,),
     }
 
-    # Update: the last batch of each window; in files whose names are in no order.
+    # Update: the last batch of each window, in files whose names are in no order.
     iso = "1970-01-01T0{}:00:00.000Z"
     hours = [iso.format(i) for i in range(4)]
     updates = [
@@ -297,7 +297,7 @@ def test_windows_known_by_one_bound(spark: SparkSession, tmp_path: Path) -> None
 
 @spark_only
 def test_tables(spark: SparkSession, tmp_path: Path) -> None:
-    """Every type of time, their names, and lines that are no rows."""
+    """Every type of time, renamed columns, and lines that are no rows."""
     naive, aware = dt.datetime(2025, 3, 30, 3), dt.datetime(2025, 3, 30, 2, tzinfo=dt.timezone.utc)
     told = [{"who": "a", "from": naive, "to": aware, "n": 2.0, "tags": [1, None]}]
     path = write_rows(tmp_path / "t.parquet", told)

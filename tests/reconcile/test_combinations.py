@@ -47,10 +47,10 @@ WINDOWS = tuple(DEFINITIONS)
 ARRIVALS = {"none": "", "one": ", arrival: place", "two": ", arrival: [partition, offset]"}
 BEGAN = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
 SECOND = 1_000_000
-#: Key and second, in order of arrival; the second of key a comes late under every engine. None is
-#: at the edge of a window, which engines draw differently.
+#: Key and second, in order of arrival; the event of a at 25 s comes late under every engine. No
+#: event is at the edge of a window, which engines draw differently.
 EVENTS = [("a", 5), ("a", 35), ("b", 1_005), ("a", 25), ("b", 5_005)]
-#: Windows that an engine does not have, so no stream of it can have written them.
+#: Windows that an engine does not have, so no stream of its can have written them.
 HAS_NO = {
     "kafka-streams": {"growing"},
     "spark": {"growing"},
@@ -58,7 +58,7 @@ HAS_NO = {
     "storm": {"sessions", "growing"},
     "samza": {"sessions", "growing"},
 }
-#: What rows of a format have besides.
+#: The further columns of a format's rows.
 COLUMNS: dict[str, dict[str, Any]] = {
     "spark-append": {"batch_id": 0},
     "spark-update": {"batch_id": 0},
@@ -67,9 +67,9 @@ COLUMNS: dict[str, dict[str, Any]] = {
     "beam": {"pane_index": 0},
     "samza": {"pane_index": 0},
 }
-#: What is said of a format.
+#: The options that a format needs.
 OPTIONS = {"beam": {"panes": "accumulating"}, "samza": {"panes": "accumulating"}}
-#: Why what has no meaning is refused.
+#: The errors for combinations without meaning.
 REFUSED = "has no such window|does not write session windows in the format spark-update"
 
 
@@ -84,7 +84,7 @@ class Written:
 
 
 def windows(name: str) -> list[Written]:
-    """What the events are in, late or not."""
+    """The windows of all events, late or not."""
     found: dict[tuple[str, int, int], int] = {}
     if name == "sessions":
         return [
@@ -105,7 +105,7 @@ def windows(name: str) -> list[Written]:
 
 
 def rows(found: Iterable[Written], name: str, format: str, engine: str) -> list[dict[str, Any]]:
-    """As the format has them. The windows of b have another value, so that its key is replayed."""
+    """Windows in the format; those of b have another value, so that its key is replayed."""
     written = FORMS[format].engine or engine
     later = 0
     if name == "sessions" and ENGINES[written].rules.session_end == "last_event_plus_gap":
@@ -137,7 +137,7 @@ def combinations(engine: str, arrival: str) -> list[tuple[str, str]]:
     if os.environ.get("BACKFILL_COMBINATIONS") == "all":
         return [(format, window) for format in FORMS for window in WINDOWS]
     formats, e, a = list(FORMS), list(ENGINES).index(engine), list(ARRIVALS).index(arrival)
-    # Each arrival has a third of the nine formats, from another one on with each engine.
+    # Each arrival has a third of the nine formats, which begins elsewhere for each engine.
     return [(formats[(3 * a + n + e) % 9], WINDOWS[(3 * e + 2 * a + n) % 4]) for n in range(3)]
 
 
@@ -190,7 +190,7 @@ def test_combinations_are_compared(
 def job_of(
     folder: Path, engine: str, arrival: str, events: list[tuple[str, int]], spark: SparkSession
 ) -> Job:
-    """A job over these events, that has run."""
+    """A job over these events that has run."""
     path = folder / "job" / "job.yaml"
     path.parent.mkdir(parents=True)
     names = dict.fromkeys(name for _, name in combinations(engine, arrival))

@@ -1,4 +1,4 @@
-"""A published table beside an operator's output, with the order of arrival from the source."""
+"""A published table against an operator's output, with the order of arrival from the source."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ EVENTS = [
     *[event("fine", t, i) for i, t in enumerate([0, 10, 500])],
     # Another key moves the partition's clock, so this one's last event is late.
     event("late", 100, 3), event("clock", 900, 4), event("late", 130, 5, amount=9),
-    # The clock of another partition stands elsewhere.
+    # Another partition has a clock of its own.
     event("other", 100, 0, partition=1), event("other", 130, 1, partition=1),
     event("twice", 1_000, 6), event("twice", 1_000, 7),
     event("lost", 1_100, 8), event("lost", 1_130, 9, amount=7), event("lost", 2_000, 10),
@@ -131,7 +131,7 @@ def test_each_difference_has_its_cause(spark: SparkSession, tmp_path: Path) -> N
     assert evidence["late"]["dropped"][1] == {**late, "late_by_us": 700 * SECOND}
     assert [each["place"] for each in evidence["twice"]["copies"]] == [7]
     assert [each["id"] for each in evidence["lost"]["left_out"]] == ["lost1100", "lost1130"]
-    # Alike are both of fine, those of clock and other, and the one of lost that is there.
+    # Both sessions of fine, those of clock and other, and the one of lost that is left are alike.
     assert (found.matched, found.batch, found.stream) == (5, 9, 7)
     assert sum(found.causes.values()) == len(found.differences) == 4
     assert (found.possible, found.unexplained) == (0, 1)
@@ -142,7 +142,7 @@ def test_each_difference_has_its_cause(spark: SparkSession, tmp_path: Path) -> N
     assert again.ok(["late", "redelivered"])
     assert not again.ok(["late"])
 
-    # Without the order of arrival nothing that hangs on it is proved.
+    # Without the order of arrival nothing that depends on it is proved.
     text = (tmp_path / "job.yaml").read_text()
     (tmp_path / "job.yaml").write_text(text.replace(", arrival: [partition, offset]", ""))
     unordered = Job.load(tmp_path / "job.yaml")
@@ -160,7 +160,7 @@ def test_keys_that_hang_on_each_other_are_replayed_together(
 ) -> None:
     job = job_of(tmp_path, EVENTS, "[partition, offset]")
     job.run(spark)
-    # On close, which events of other keys come decides what is sent at all.
+    # With on_close, events of other keys decide what is sent at all.
     stream = written(EVENTS, emit="on_close")
     said: list[str] = []
     found = reconciled(job, spark, stream, said, emit="on_close")
@@ -177,8 +177,8 @@ def test_keys_that_hang_on_each_other_are_replayed_together(
         "broken": (("pending",), True),
     }
 
-    # Where the driver has no room for all events, each key is replayed by itself; and no order
-    # of its own events proves what became of it.
+    # If the driver has no room for all events, each key is replayed by itself, and no order of
+    # its own events proves what became of it.
     monkeypatch.setattr(run, "MOST_EVENTS", len(EVENTS) - 1)
     found = reconciled(job, spark, stream, said, emit="on_close")
     assert not found.ordered

@@ -1,4 +1,4 @@
-"""Spark's complete mode beside the batch: what a session was before it grew is not in the way."""
+"""Spark's complete mode against the batch: what a session was before it grew does not matter."""
 
 from __future__ import annotations
 

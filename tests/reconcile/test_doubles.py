@@ -1,4 +1,4 @@
-"""Doubles are alike within the bound that is stated, and nowhere else."""
+"""Doubles are alike within the stated bound, and not beyond it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def doubles(values: Sequence[float], name: str, **closed: str) -> Doubles:
 
 
 def bound(values: Sequence[float], name: str) -> Fraction:
-    """As it is stated, in fractions."""
+    """The stated bound, as a fraction."""
     count, unit = len(values), Fraction(1, 2**53)
     absolute = sum(abs(Fraction(each)) for each in values)
     most = count * unit * absolute
@@ -46,7 +46,7 @@ def bound(values: Sequence[float], name: str) -> Fraction:
 def test_just_inside_and_just_outside(
     values: list[float], name: str, at: float, steps: int, around: bool
 ) -> None:
-    # Around what the events make, or anywhere; and there by about the bound.
+    # One value is what the events make, or any; the other is about the bound away from it.
     one = at
     if around:
         try:

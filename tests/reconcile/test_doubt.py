@@ -1,4 +1,4 @@
-"""Faults that explain a difference, where lost events do as well: neither is proved."""
+"""Faults that explain a difference that lost events explain, too: neither is proved."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ tables: {path: out}
 checks: {builtin: off}
 """
 MINUTE = "tumbling: {size: 60s}"
-#: So that all other windows of the stream are complete, in events and in rows.
+#: An event and its row that show that all other windows of the stream are complete.
 LAST, LAST_ROW = ("z", 90_000, 1.0), ("z", 90_000, 90_060, 1.0)
 Told = dict[tuple[str, int], Explanation]
 
@@ -42,10 +42,10 @@ def told(
     engine: str = "kafka-streams",
     **settings: Any,
 ) -> Told:
-    """By key and start (s) what each difference is said to come from.
+    """What each difference is said to come from, by key and start (s).
 
     Args:
-        events: key, second and amount of each; one that is the same again is a copy.
+        events: key, second and amount of each; one that is given again is a copy.
         stream: key, bounds (s) and value of each window.
     """
     (folder / "job.yaml").write_text(JOB % (engine, window, value))
@@ -86,7 +86,7 @@ def test_a_value_that_may_be_rounded_or_lack_an_event(spark: SparkSession, tmp_p
     events = [("a", 10, 3.0), ("a", 20, 0.25), ("b", 10, 3.0), ("b", 20, 0.125), LAST]
     stream = [("a", 0, 60, 3.0), ("b", 0, 60, 3.12), LAST_ROW]
     found = told(spark, tmp_path, MINUTE, "sum(amount)", events, stream, grace="1h")
-    # 3.125 is not 3.12 without any event, or with one of them twice.
+    # Neither leaving out an event nor counting one twice makes 3.12 of 3.125.
     assert causes(found) == {("a", 0): ("rounded", False), ("b", 0): ("rounded", True)}
 
 
@@ -106,13 +106,13 @@ def test_windows_that_may_be_shifted_or_lack_events(spark: SparkSession, tmp_pat
     times = [hour + 1, hour + 2, 2 * hour + 1]
     events = [(key, at, 1.0) for key in "ab" for at in times] + [("z", 90_000, 1.0)]
     last = ("z", 90_000, 93_600, 1)
-    # Of b, nothing that was lost makes a window where no event is.
+    # No loss of events makes a window of b where it has no event.
     stream = [("a", hour, 2 * hour, 1), ("b", 0, hour, 2), ("b", hour, 2 * hour, 1), last]
     found = told(spark, tmp_path, "tumbling: {size: 1h}", "count", events, stream, grace="100h")
     seen = causes(found)
     assert {each for (key, _), each in seen.items() if key == "b"} == {("zone_shift", True)}
     assert seen["a", hour][1] is False
-    # It is elsewhere, if windows are shifted.
+    # If windows are shifted, this one is elsewhere.
     assert seen["a", 2 * hour] == ("missing_in_stream", False)
 
 
@@ -165,7 +165,7 @@ def test_what_else_the_stream_lost_or_counted_twice(spark: SparkSession, tmp_pat
     hour = 3_600
     times = [hour + 1, 2 * hour + 1, 2 * hour + 2, 10 * hour + 1, 10 * hour + 2]
     events = [("a", at, 1.0) for at in times] + [("z", 90_000, 1.0)]
-    # As many as there are, but not where they belong.
+    # As many events as there are, but not where they belong.
     stream = [("a", 2 * hour, 3 * hour, 1), ("a", 10 * hour, 11 * hour, 4)]
     stream.append(("z", 90_000, 93_600, 1))
     found = causes(
@@ -192,14 +192,14 @@ def test_keys_that_are_replayed_together(spark: SparkSession, tmp_path: Path) ->
     stream = [(key, 0, 60, 22.2) for key in keys] + [LAST_ROW]
     given = {"grace": "1h", "caching": True}
     found = told(spark, tmp_path, MINUTE, "sum(amount)", [*events, LAST], stream, **given)
-    # To ask whether a fault is needed takes nothing from what may be tried of other keys.
+    # Asking whether a fault is needed does not use up the tries of other keys.
     assert causes(found) == {(key, 0): ("rounded", True) for key in keys}
 
 
 def test_windows_that_a_checkpoint_shows_to_be_complete(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Spark's last batch evicted by a watermark of 1,000 s: that of the batch before."""
+    """Spark's last batch evicted by a watermark of 1,000 s, which is that of the batch before."""
     log = write(tmp_path / "log", {0: (0, 0), 1: (1_000_000, 0)}, {f"{tmp_path}/src/a.parquet": 0})
     events = [("q", 0, 1.0), ("a", 300, 1.0), ("b", 1_000, 1.0)]
     stream = [("q", 0, 60, 1)]
@@ -219,7 +219,7 @@ def test_windows_that_are_shifted_beside_one_with_another_fault(
         told(spark, tmp_path, "tumbling: {size: 300s}", "count", events, stream, grace="100h")
     )
     moved = {("a", at + 300 * n): ("zone_shift", True) for n in range(1, 5) for at in (0, hour)}
-    # One event came twice, besides.
+    # Besides, one event came twice.
     other = {("a", 0): ("missing_in_stream", False), ("a", hour): ("unexplained", False)}
     assert found == moved | other
 
@@ -230,7 +230,7 @@ def test_windows_alike_do_not_seem_shifted(spark: SparkSession, tmp_path: Path) 
     stream = [("a", quarter * n, quarter * n + quarter, 2 - (n == 1)) for n in range(10) if n != 5]
     stream.append(("z", 90_000, 90_900, 1))
     found = told(spark, tmp_path, "tumbling: {size: 15m}", "count", events, stream, grace="100h")
-    # Which of the two events it lacks does not show; but that it lacks all of another.
+    # It is unknown which of its two events one window lacks, but known that another lacks both.
     assert causes(found) == {
         ("a", quarter): ("missing_in_stream", False),
         ("a", 5 * quarter): ("missing_in_stream", True),
@@ -243,7 +243,7 @@ def test_a_lost_event_that_moved_the_clock_leaves_others_in_doubt(
 ) -> None:
     hopping = "hopping: {size: 300s, advance: 150s}"
     events = [("a", 375), ("c", 510), ("a", 430), ("a", 640), ("a", 530), ("c", 9_000)]
-    # Without the event of 640 that of 530 is in time.
+    # Without the event at 640, the one at 530 is in time.
     stream = [("a", 150, 1), ("a", 300, 3), ("a", 450, 1)]
     stream += [("c", start, 1) for start in (300, 450, 8_850, 9_000)]
     found = told(
@@ -258,7 +258,7 @@ def test_a_lost_event_that_moved_the_clock_leaves_others_in_doubt(
     )
     assert causes(found) == {
         ("a", 150): ("redelivered late", False),
-        # Where all keys are replayed together, the clock is known without the event, too.
+        # If all keys are replayed together, the clock without the event is known, too.
         ("a", 450): ("missing_in_stream", True) if given else ("unexplained", False),
         ("a", 600): ("missing_in_stream", True),
     }
@@ -271,7 +271,7 @@ def told_of_sessions(
     stream: list[tuple[str, int, int, int]],
     engine: str,
 ) -> Told:
-    """As `told`, of sessions with a gap of a minute that are counted."""
+    """Like `told`, for sessions with a gap of a minute, whose events are counted."""
     each = [(key, at, 1.0) for key, at in events]
     rows = [(*place, float(n)) for *place, n in stream]
     return told(spark, folder, "session: {gap: 60s}", "count", each, rows, engine, drained=True)
@@ -294,7 +294,7 @@ def test_another_gap_of_engines_that_add_it_to_the_end(
 
 def test_windows_of_another_size_beside_a_lost_event(spark: SparkSession, tmp_path: Path) -> None:
     events = [("a", at, 1.0) for at in (10, 350, 700, 900, 1_300)] + [LAST]
-    # Of 400 s, without the event of 700.
+    # Windows of 400 s, without the event at 700.
     stream = [("a", 0, 400, 2), ("a", 800, 1_200, 1), ("a", 1_200, 1_600, 1)]
     stream.append(("z", 90_000, 90_400, 1))
     found = told(spark, tmp_path, "tumbling: {size: 300s}", "count", events, stream, grace="1h")
@@ -307,7 +307,7 @@ def test_a_gap_of_twice_the_length_or_twice_the_gap_at_the_end(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     events = [("a", 0), ("b", 0), ("b", 100), ("a", 200), ("z", 9_000)]
-    # Those of b would be one with a gap of two minutes.
+    # With a gap of two minutes, those of b would be one.
     stream = [(key, at, at + 120, 1) for key, at in events]
     found = told_of_sessions(spark, tmp_path, events, stream, "flink")
     assert {key: proved for (key, _), (_, proved) in causes(found).items()} == {

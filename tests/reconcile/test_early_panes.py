@@ -55,7 +55,7 @@ def test_a_job_names_the_trigger_of_early_panes(spark: SparkSession, tmp_path: P
         early=Repeatedly(AfterAny(AfterCount(3), AfterProcessingTime("20s"))),
         drained=False,
     ).emissions
-    # The event of b at 55 s finds panes due that those before it did not.
+    # When b's event at 55 s comes, panes are due that were not due before.
     assert [(each.key, each.values["n"]) for each in sent] == [("a", 3), ("b", 1), ("a", 4)]
     write_rows(
         tmp_path / "written.parquet",

@@ -1,4 +1,4 @@
-"""A job that still runs has not completed its last windows, and lacks none of them for that."""
+"""A job that still runs has not completed its last windows, which does not make them missing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ checks: {builtin: off}
 BEGAN = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
 #: Key and second in order of arrival. When the input ends the clock stands near 130 s.
 EVENTS = [("a", 5), ("b", 20), ("a", 70), ("b", 75), ("c", 130), ("c", 130)]
-#: Of each window: what is complete by then, and what only the end completes.
+#: For each kind of window: the rows complete by then, and those that only the end completes.
 ROWS: dict[str, tuple[list[Any], list[Any]]] = {
     "sessions": (
         [("a", 5, 5, 1), ("b", 20, 20, 1), ("a", 70, 70, 1), ("b", 75, 75, 1)],
@@ -40,7 +40,7 @@ ROWS: dict[str, tuple[list[Any], list[Any]]] = {
         [("a", 0, 60, 1), ("b", 0, 60, 1), ("a", 60, 120, 1), ("b", 60, 120, 1)],
         [("c", 120, 180, 2)],
     ),
-    # Of the last instant more rows may come.
+    # More rows of the last instant may come.
     "rows": (
         [("a", 5, 5, 1), ("b", 20, 20, 1), ("a", 70, 70, 1), ("b", 75, 75, 2)],
         [("c", 130, 130, 2), ("c", 130, 130, 2)],
@@ -100,7 +100,7 @@ def test_the_output_shows_whether_the_end_completed_windows(
         assert causes(complete[1:], drained=False) == {"a": missing, "c": pending}
         return
     assert causes(complete, drained=True) == {"c": missing}
-    # Where the end has completed a window, one that is not there is missing.
+    # If the end has completed a window, one that is not there is missing.
     assert causes(complete[1:] + rest) == {"a": missing}
     assert causes(complete[1:]) == {"a": missing, "c": pending}
 
@@ -124,7 +124,7 @@ def written(engine: str, window: str, row: tuple[str, int, int, int]) -> dict[st
 def test_sent_sessions_that_were_merged_into_one_that_waits(
     spark: SparkSession, tmp_path: Path, engine: str, said: dict[str, Any]
 ) -> None:
-    """Nothing takes them back, and what they are in is not written yet."""
+    """Nothing takes them back, and the session that holds them is not written yet."""
     events = [("a", 0), ("d", 0), ("b", 31), ("a", 25), ("d", 25), ("b", 56), ("d", 50)]
     write_rows(
         tmp_path / "events" / "a.parquet",
@@ -135,7 +135,7 @@ def test_sent_sessions_that_were_merged_into_one_that_waits(
     path.write_text(JOB % engine)
     job = Job(JobSpec.load(path), MemoryStore())
     job.run(spark)
-    # Both of a's and d's were complete at 31 s; so were those of their first two events at 56 s.
+    # At 31 s a session of a and one of d were complete; at 56 s, those of two events were.
     sent = [("a", 0, 0, 1), ("d", 0, 0, 1), ("a", 0, 25, 2), ("d", 0, 25, 2)]
 
     def causes(rows: list[Any]) -> dict[str, tuple[tuple[str, ...], bool]]:

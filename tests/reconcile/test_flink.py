@@ -1,4 +1,4 @@
-"""What real Flink wrote, decoded, beside a batch over the same events: all of it is proved.
+"""What real Flink wrote, decoded, against a batch over the same events: all of it is proved.
 
 Key by key, as `backfill reconcile` does it, with the watermark as Flink had it at each event.
 """
@@ -34,8 +34,8 @@ AGGREGATES = {"events": agg.count(), "amount": agg.sum("amount")}
 SUMS = {"events": "sum", "amount": "sum"}
 FLINK = ENGINES["flink"]
 
-#: On the clock of Berlin windows of two hours begin at other instants than on that of UTC, where
-#: the batch's do.
+#: Windows of two hours on Berlin's clocks begin at other instants than on UTC's, which the batch
+#: has.
 NOT_COMPARED = {"sql-tumble-berlin"}
 #: One of each kind; the others take a minute together.
 QUICK = {
@@ -71,9 +71,9 @@ def settings_of(recording: Recording) -> dict[str, Any]:
 
 
 def events_of(recording: Recording) -> tuple[dict[Any, list[Event]], dict[int, int]]:
-    """By key, with the watermark before each; and the copies of earlier ones.
+    """The events by key, with the watermark before each; and the copies of earlier ones.
 
-    Null keys move the watermark; DataStream's were filtered out before the operator.
+    Events without a key move the watermark; DataStream's were filtered out before the operator.
     """
     sql = recording.settings["runner"] == "sql"
     behind = recording.us("watermark_delay") + (0 if sql else MS)

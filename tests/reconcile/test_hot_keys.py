@@ -1,4 +1,4 @@
-"""A key with many differences: each is explained by the events near it, and as if by all."""
+"""A key with many differences: each is explained from the events near it, as if from all."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ ENGINES: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 def clocked(times: Sequence[tuple[int, int]], delay: int, **given: Any) -> list[Event]:
-    """Events by second and amount, in this order, each with the watermark before it."""
+    """Events of these seconds and amounts, in this order, each with the watermark before it."""
     clock, found = -(1 << 63), []
     for place, (second, amount) in enumerate(times):
         value = {"amount": amount}
@@ -67,7 +67,7 @@ def clocked(times: Sequence[tuple[int, int]], delay: int, **given: Any) -> list[
 def case_of(
     operator: Operator, events: Sequence[Event], seen: Sequence[Event], spoilt: Sequence[Row] = ()
 ) -> Case:
-    """What the operator wrote of the events that it has seen, against a batch of all."""
+    """What the operator wrote for the events it has seen, against a batch of all."""
     last = max((each.clock for each in events if each.clock is not None), default=None)
     operator = replace(operator, end_clock=last)
     rules = without_loss(operator.engine, operator.window)
@@ -90,7 +90,7 @@ def told(case: Case) -> list[tuple[tuple[str, ...], bool]]:
 
 
 def drawn(chance: random.Random) -> Case | None:
-    """A key, of whose events some are late, lost or repeated; None where nothing differs."""
+    """A key with some late, lost or repeated events; None if nothing differs."""
     kind = chance.choice([0, 0, 0, 1, 1, 2])
     window = chance.choice(WINDOWS[kind])
     name, settings = chance.choice((ENGINES, [ENGINES[0], ENGINES[4]], ENGINES[:1])[kind])
@@ -132,7 +132,7 @@ def everywhere(case: Case, hull: tuple[int, int], base: Outcome) -> tuple[Case, 
 
 
 class Anything(Tally):
-    """A tally that knows nothing."""
+    """A tally that rules nothing out."""
 
     def __init__(self, case: Case, difference: Difference, base: Outcome) -> None:
         two = (*difference.batch, *difference.stream) * 2
@@ -172,7 +172,7 @@ def test_no_set_of_events_that_is_it_is_passed_over(
 
     for case, some, all_ in zip(cases, counted, tried, strict=True):
         for one, other in zip(causes(some), causes(all_), strict=True):
-            # By their sums more events are found than can be tried.
+            # Their sums find more sets of events than can be tried.
             assert one == other or other == ("unexplained",), (case.operator, case.events, one)
 
 
@@ -212,7 +212,7 @@ def test_each_difference_costs_what_is_near_it(monkeypatch: pytest.MonkeyPatch) 
             found = explain.explain(case)
             assert {each.causes for each in found} == {(cause,)}
             costs.append(replayed / len(found))
-    # Eight times as many differences of eight times as many events: a difference costs the same.
+    # Eight times as many differences in eight times as many events: each costs the same.
     assert costs[2] < 1.2 * costs[0], costs
     assert costs[3] < 1.2 * costs[1], costs
 
@@ -259,7 +259,7 @@ def test_events_in_a_row_of_a_large_window() -> None:
         (set[int](), row, "redelivered", "repeated"),
     ):
         (found,) = explain.explain(lost_and_again(amounts, hour, left, again))
-        # Other events of the same sum could be it, and there are too many sets of them to try.
+        # Other events with the same sum are possible; there are too many sets of them to try.
         assert (found.causes, found.proved) == ((cause,), False)
         assert found.evidence[name] == [2 * place for place in sorted(row)]
 
@@ -284,7 +284,7 @@ def test_rows_about_a_span() -> None:
         wanted = [r for r in rows if min(r.bounds) <= high and max(r.bounds) >= low]
         assert all(row in found for row in wanted)
         assert all(row in rows and min(row.bounds) <= high for row in found)
-        # What ends before is there only behind a row that does not, which began before it.
+        # A row that ends before the span comes only after one that does not, and began earlier.
         assert not found or max(max(row.bounds) for row in found[:1]) >= low
 
 
@@ -325,7 +325,7 @@ def test_an_event_at_the_end_of_a_storm_window_completes_it() -> None:
     batch = [Row(0, 60 * SECOND, {"n": 2, "total": 3})]
     case = replace(case, stream=[], differences=[Difference(tuple(batch), ())])
     (found,) = explain.explain(case)
-    # Without the second one the window waits; the first one need not be lost.
+    # Without the second event the window waits; the first one need not be lost.
     assert found.causes == ("missing_in_stream", "pending")
     assert found.evidence["left_out"] == [2]
 
@@ -333,7 +333,7 @@ def test_an_event_at_the_end_of_a_storm_window_completes_it() -> None:
 def test_an_event_that_came_four_times_or_others_that_came_twice() -> None:
     case = lost_and_again([1, 2, 3], TumblingWindow(size="1h"), set(), {0, 1, 2})
     (found,) = explain.explain(case)
-    # So would they be if the second one had come four times.
+    # The values would be the same if the second event had come four times.
     assert (found.causes, found.proved) == (("redelivered",), False)
 
 
@@ -348,7 +348,7 @@ def test_a_few_lost_events_of_many() -> None:
 def test_what_is_not_tried_to_its_end_is_not_proved() -> None:
     hour = TumblingWindow(size="1h")
     means = {"mean": agg.mean("amount")}
-    # Without the first two, the mean is as without the last two.
+    # Without the first two events, the mean is the same as without the last two.
     amounts = [3, 900, *range(100, 206), 900, 3]
     case = lost_and_again(amounts, hour, {0, 1}, set())
     values = {row.bounds: sum(amounts[2:]) / len(amounts[2:]) for row in case.stream[:1]}
@@ -381,6 +381,6 @@ def test_events_that_came_twice_without_a_count() -> None:
     operator = replace(case.operator, aggregates=sums)
     case = replace(case, operator=operator, stream=only_sums(case.stream), differences=differences)
     (found,) = explain.explain(case)
-    # They can be others: of which one came more often, or another was lost as well.
+    # Other events are possible: one may have come more often, or another may be lost as well.
     assert (found.causes, found.proved) == (("redelivered",), False)
     assert found.evidence["repeated"] == [0, 2]

@@ -227,7 +227,7 @@ def test_formats_of_keys_and_values(spark: SparkSession, tmp_path: Path) -> None
         record(json.dumps({"user": "x", "shop.id": 1}).encode() + window, b'{"other": 3}', 3),
         record(json.dumps({"user": "x", "shop.id": 2**40}).encode() + window, b'{"events": 3}', 4),
         record(b"user,1" + window, b'{"events": 3}', 5),
-        # A window without a value is one.
+        # A window without values is still a window.
         record(
             json.dumps({"user": "z", "shop.id": 1}).encode() + window,
             b'{"events": null, "other": 1}',
@@ -319,7 +319,7 @@ def test_formats_of_keys_and_values(spark: SparkSession, tmp_path: Path) -> None
 
 @spark_only
 def test_single_values(spark: SparkSession, tmp_path: Path) -> None:
-    """Keys that are longs, and an only aggregate as double, text or a bare JSON value."""
+    """Keys that are longs, and a single aggregate as double, text or a bare JSON value."""
     number = {"user": T.IntegerType()}
     for value_format, type_, good, expected, bad in (
         ("double", T.DoubleType(), struct.pack(">d", -1e-300), -1e-300, b"1.5"),

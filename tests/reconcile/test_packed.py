@@ -1,4 +1,4 @@
-"""Differences that are packed are the same, in the same order, however they are asked for."""
+"""Packed differences are the same, in the same order, however they are asked for."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CAUSES = [("late",), ("rounded", "late"), ("unexplained",), ("late", "pending")]
 
 
 def difference(place: int) -> Explained:
-    """One of a key that has three."""
+    """One of a key's three differences."""
     return Explained(
         (f"u{place // 3}", None),
         Difference((Row(place, place + 1, {"n": place, "of": 0.1 * place}),), ()),

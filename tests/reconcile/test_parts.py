@@ -1,4 +1,4 @@
-"""Keys that the driver has no room for are explained by workers, and just as it would."""
+"""Keys that the driver has no room for are explained by workers, just as it would do it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_parts_are_explained_as_the_whole(
     assert said[-1] == "replaying 72 events in 16 parts", said
     assert in_parts.told(whole) == in_parts.told(parts)
 
-    # On workers without backfill they fail as they do where something else is missing.
+    # On workers without backfill the parts fail as they do if something else is missing.
     with monkeypatch.context() as patched:
         patched.setattr(run, "in_parts", _without_backfill)
         here = in_parts.reconciled(job, spark, 10, said)

@@ -1,4 +1,4 @@
-"""All faults at once, each put into the output for keys of its own: which is told for which row."""
+"""All faults at once, each put into the output for keys of its own: what is told of which row."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tests.reconcile.test_compare import AGGREGATES, SECOND, event, job_of, reco
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 HOUR = 3_600 * SECOND
-#: The partition of which the stream saw nothing more from this second on, and that of a restart.
+#: The partition of which the stream sees nothing from a second on, and that of a restart.
 CUT, CUT_AT, RESTARTED = 3, 800, 2
-#: So long (s) on its way, an event is late.
+#: With such a delay (s) an event is late.
 DELAY = 1_200.0
 Rows = list[tuple[Any, ...]]
 Events = list[Event]
 
 
 def visits(key: str, partition: int, chance: random.Random) -> Events:
-    """Three sessions, in order; no two of a key's events have one amount."""
+    """Three sessions, in order; no two of a key's events have the same amount."""
     amounts = chance.sample(range(10, 10_000), 18)
     found, at = [], chance.randrange(100)
     for _ in range(3):
@@ -39,7 +39,7 @@ def visits(key: str, partition: int, chance: random.Random) -> Events:
 
 
 def in_order(events: Sequence[Event], delays: dict[int, float]) -> Events:
-    """As they arrived: by time, but for those that were on their way for longer (s)."""
+    """The events in order of arrival: by time, plus the delay (s) of some."""
     found: Events = []
     for partition in range(4):
         own = [each for each in events if each.partition == partition]
@@ -79,7 +79,7 @@ def one_twice(events: Events) -> Events:
     return [*events, replace(first, arrival=(first.partition, first.arrival[1] + 0.5))]
 
 
-#: By the causes of what comes of it, what happens to a key's events on their way, and to its rows.
+#: By the causes to be told: what happens to a key's events on their way, and to its rows.
 FAULTS: dict[str, tuple[Callable[[Events], Events] | None, Callable[[Rows], Rows] | None]] = {
     "": (None, None),
     "late": (None, None),
@@ -139,14 +139,14 @@ def test_every_fault_is_told_and_nothing_else(
         told.setdefault(each.key[0], []).append((each.explanation.causes, each.explanation.proved))
     for fault, n in keys:
         _check(fault, told.get(f"{fault} {n}", []))
-    # The two late events of these keys: before the restart one is dropped, and after it none.
+    # Of this key's two late events one is dropped before the restart, and none after it.
     assert {("restart", "late")} == {causes for causes, _ in told["restart 0"]}
     differ = sum(len(each.difference.batch) for each in found.differences)
     assert found.matched + differ == found.batch
 
 
 def _check(fault: str, told: list[tuple[tuple[str, ...], bool]]) -> None:
-    """Each row that differs has its cause, and is proved where the inputs hold the evidence."""
+    """Checks that each differing row has its cause, and is proved if the inputs can prove it."""
     if fault == "unexplained":
         assert told == [(("unexplained",), False)]
     elif fault == "restart":

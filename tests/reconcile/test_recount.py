@@ -35,7 +35,7 @@ windows:
 tables: {path: out}
 """
 BEGAN = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
-#: User, second, page, price, id: in order of arrival. The clock's last event makes `late` lose one.
+#: User, second, page, price, id: in order of arrival. By the event of `clock`, `late` loses one.
 EVENTS: list[tuple[str, int, str, float, str]] = [
     ("fine", 0, "a", 1.5, "1"), ("fine", 10, "b", 2.5, "2"),
     ("late", 100, "a", 1.0, "3"), ("late", 110, "b", 2.0, "4"),
@@ -96,7 +96,7 @@ def test_causes_hold_for_aggregates_of_every_kind(
     rows = changed(
         rows, "twice", n=3, pages=F.array(F.lit("a"), F.lit("a"), F.lit("b")), middle=1.0
     )
-    # Only what Python does not replay is another here: of no cause, rounded, off in the batch.
+    # Only what Python does not replay differs here: without a cause, or rounded.
     rows = changed(rows, "wrong", about=7)
     rows = changed(rows, "round", middle=1.3)
     expected = {
@@ -118,7 +118,7 @@ def test_causes_hold_for_aggregates_of_every_kind(
     assert evidence["wrong"] == {"recounted": [{"about": 1}]}
     assert evidence["round"] == {"digits": 1, "how": "half_up", "of": ["middle"]}
 
-    # What holds for the bounds and the count, and not for the others, is no cause.
+    # What holds for the bounds and the count, but not for the other values, is no cause.
     spoiled = changed(rows, "late", pages=F.array(F.lit("a"), F.lit("z")))
     assert causes(compared(job, spark, spoiled)) == {**expected, "late": (("unexplained",), False)}
 
@@ -128,7 +128,7 @@ def test_causes_hold_for_aggregates_of_every_kind(
     again = compared(job, spark, rows)
     assert [repr(each) for each in again.differences] == [repr(each) for each in found.differences]
 
-    # The source has changed since the table was published, and the stream is of what it is now.
+    # The source has changed since the table was published; the stream has what it holds now.
     source = tmp_path / "events" / "a.parquet"
     table = pq.read_table(source)
     pages = ["q" if each == "c" else each for each in table["page"].to_pylist()]

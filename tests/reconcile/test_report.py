@@ -57,7 +57,7 @@ def test_whatever_keys_hold_is_text(tmp_path: Path) -> None:
     for key in HOSTILE[:3]:
         assert key in found.text
     assert "96.00%" in found.text
-    # A bar for each cause, and one over time for each difference, as they lie apart.
+    # A bar for each cause, and one over time for each difference, since they lie apart.
     assert found.tags.count("rect") == 2 + 4
 
 

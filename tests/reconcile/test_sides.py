@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 def _keys(sides: Sides) -> list[tuple[Any, ...]]:
-    """The keys that differ, some of them looked for among those of a whole bucket."""
+    """The keys that differ, some of them found by searching a whole bucket."""
     found = sides.differing(sides.totals(), DataFrame.persist)
     keys = found.differing.collect()
     assert len(keys) == found.keys
@@ -37,7 +37,7 @@ def _keys(sides: Sides) -> list[tuple[Any, ...]]:
 
 
 def _check_few(sides: Sides, found: Found) -> None:
-    """Row by row, as few windows are compared, the same differ."""
+    """Checks that comparing row by row, as for few windows, finds the same differences."""
     compared = few_windows.compared(sides)
     assert compared is not None
     totals, few = compared
@@ -133,30 +133,30 @@ def test_values_of_every_shape_are_told_apart(spark: SparkSession) -> None:
 ROWS = st.lists(
     st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 2), st.integers(0, 1)), max_size=12
 )
-#: What both sides hold, and what each holds besides.
+#: The rows of both sides, and the further rows of each.
 PAIRS = st.tuples(ROWS, ROWS, ROWS)
 Case = tuple[list[Any], list[Any], list[Any]]
 
 
 def _check_shared(spark: SparkSession, cases: dict[str, Case], bits: int) -> None:
-    """Look for the keys that differ, with so many buckets.
+    """Look for the keys that differ, with 2 ** bits buckets.
 
     Args:
         spark: a session.
-        cases: each by what its keys begin with.
-        bits: of the number of buckets.
+        cases: the cases, by what their keys begin with.
+        bits: the length of a bucket's number.
     """
     sides: list[list[Any]] = [[], []]
     for prefix, (alike, *both) in cases.items():
         for rows, own in zip(sides, both, strict=True):
             held = [(prefix + key, start, start, n) for key, start, n in [*alike, *own]]
-            # A table has no window twice, a stream may.
+            # A table has no window twice; a stream may have.
             rows += dict.fromkeys(held) if rows is sides[0] else held
     schema = f"key string, {START} long, {END} long, n long"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compare, "_BUCKET_BITS", bits)
         patch.setattr(compare, "_WEIGHT_BITS", 2)
-        # So few that often nothing is left of what differs, and its weight misleads.
+        # So few bits that differences often cancel out, and their weights mislead.
         patch.setattr(compare, "_SUMMED_BITS", 2)
         batch, stream = (spark.createDataFrame(each, schema) for each in sides)
         found = Sides(batch, stream, ["key"], {"n": LongType()})
@@ -172,7 +172,7 @@ def _check_shared(spark: SparkSession, cases: dict[str, Case], bits: int) -> Non
     )
 
 
-# So many buckets for some 500 keys: from thirty in one to seldom two.
+# Buckets for some 500 keys: from thirty keys in one to seldom two.
 @pytest.mark.parametrize("bits", [4, 6, 8, 10])
 def test_the_keys_that_differ_are_found_whatever_shares_their_bucket(
     spark: SparkSession, bits: int
@@ -214,7 +214,7 @@ LEFT = st.dictionaries(
 
 
 def _told(*left: dict[int, int]) -> list[list[int]]:
-    """The weights that are told of buckets in which keys of these weights left these sums."""
+    """The weights found for buckets in which keys of these weights left these sums."""
     sums = [
         [sum(each * weight**power for weight, each in one.items()) for one in left]
         for power in range(POWERS)
@@ -232,7 +232,7 @@ def test_one_or_two_weights_are_told_by_what_they_leave(left: list[dict[int, int
             assert told == list(one)
         elif len(one) == 2:
             assert set(one) <= set(told)
-        # More may look like two, which the look at their windows finds.
+        # More may look like two, which the comparison of their windows finds.
 
 
 def test_two_weights_are_seldom_told_with_others() -> None:
@@ -279,7 +279,7 @@ def test_no_two_doubles_that_differ_are_alike(spark: SparkSession) -> None:
         for key, (one, other) in enumerate(zip(ours, theirs, strict=True))
         if not (one == other or (math.isnan(one) and math.isnan(other)))
     }
-    # Zeros are alike whatever their sign, which the second look says.
+    # Zeros are alike whatever their sign, but only the second comparison shows it.
     zeros = {key for key, one in enumerate(ours) if one == theirs[key] == 0.0}
     assert different <= found, [pairs[key] for key in different - found]
     assert found <= different | zeros, [pairs[key] for key in found - different - zeros]

@@ -17,7 +17,7 @@ from tests.files import write_rows
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 SECOND = 1_000_000
-#: The last but one is of the time of the second one; in between Flink clears the key's state.
+#: The last but one has the time of the second one; in between Flink clears the key's state.
 EVENTS = [("a", 18, 1), ("a", 20, 8), ("b", 100, 0), ("b", 120, 0), ("a", 20, 3), ("b", 130, 0)]
 
 

@@ -34,12 +34,12 @@ def logged(folder: Path, name: str, *actions: tuple[str, str], version: str = "v
 
 def test_logs_and_compact_logs(tmp_path: Path) -> None:
     files = [f"{tmp_path}/part-{n}.parquet" for n in range(6)]
-    # Not the folder of a sink: everything is output.
+    # This is not the folder of a sink: everything is output.
     assert not_committed(str(tmp_path), files) == []
     logged(tmp_path, "0", ("add", "part-0.parquet"))
     logged(tmp_path, "1", ("add", "part-1.parquet"), ("add", "part-5.parquet"))
     assert not_committed(str(tmp_path), files) == files[2:5]
-    # A compact log stands for those before it, what they deleted included.
+    # A compact log stands for those before it, including what they deleted.
     logged(tmp_path, "2.compact", ("add", "part-0.parquet"), ("add", "part-2.parquet"))
     logged(tmp_path, "3", ("add", "part-3.parquet"), ("delete", "part-0.parquet"))
     (tmp_path / "_spark_metadata" / ".3.crc").write_text("no log")

@@ -1,4 +1,4 @@
-"""A real Spark query over the job's files, in batches, beside the batch: all is explained."""
+"""A real Spark query over the job's files, in batches, against the batch: all is explained."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ BATCHES = [
     [("a", 0, 1, "1"), ("a", 30, 2, "2"), ("b", 10, 3, "3")],
     [("a", 300, 4, "4"), ("b", 20, 5, "5"), ("b", 20, 5, "5")],  # delivered twice
     [("a", 600, 6, "6"), ("c", 610, 7, "7")],
-    # The batch before last came to 300 s: what ended before 290 s is late.
+    # The batch before last reached 300 s: what ended before 290 s is late.
     [("b", 40, 8, "8"), ("a", 250, 9, "9"), ("c", 640, 10, "10")],
     [("d", 2_000, 11, "11")],
     [("a", 20, 12, "12"), ("d", 2_010, 13, "13")],
@@ -43,7 +43,7 @@ BATCHES = [
 
 
 @spark_only
-# Where the query is drained, Spark runs a batch without files, which only its own log counts.
+# When the query is drained, Spark runs a batch without files, which only its own log counts.
 @pytest.mark.slow
 @pytest.mark.parametrize("drained_after", [[], [2, 3, 4]])
 def test_every_difference_of_a_real_query_is_explained(
@@ -89,7 +89,7 @@ def test_every_difference_of_a_real_query_is_explained(
         assert found.unexplained == 0, told
         assert found.possible == 0, told
         assert sum(found.causes.values()) == len(found.differences)
-        # The copies are of a window that lost an event too: the first of its causes counts.
+        # The copies are in a window that also lost an event: the first of its causes counts.
         assert set(found.causes) == {"late", "pending"}, told
         causes = {cause for _, explanation in told for cause in explanation.causes}
         assert causes == {"late", "pending", "redelivered"}, told
@@ -103,7 +103,7 @@ def test_every_difference_of_a_real_query_is_explained(
     assert code == (0 if document["ok"] else 1)
     assert document["differing"] == sum(document["causes"].values())
     assert document["possible"] > 0
-    # When the input had ended the clock had come to the largest time, whatever came when.
+    # At the end of the input the clock had reached the largest time, whatever came when.
     assert document["causes"].keys() == {"late", "pending"}
     assert "<svg" in (tmp_path / "p.html").read_text()
 
@@ -113,7 +113,7 @@ def test_every_difference_of_a_real_query_is_explained(
 def test_every_difference_of_the_samples_own_job_is_proved(
     spark: SparkSession, samples: Path
 ) -> None:
-    """Its events come in several batches, some of them late and some twice, some not usable."""
+    """Its events come in several batches, some of them late, some twice, some not usable."""
     files = sorted((samples / "events").rglob("*.parquet"))
     assert len(files) > 3
     for number, path in enumerate(files, 1):
@@ -135,7 +135,7 @@ def test_every_difference_of_the_samples_own_job_is_proved(
         )
         told = [each for each in found.differences if not each.explanation.proved]
         assert (found.unexplained, found.possible, told) == (0, 0, [])
-        # The rows without a user are a group to Spark, and no event to the job.
+        # Rows without a user are a group in Spark, but not events in the job.
         assert {each.key for each in found.differences if not each.difference.batch} == {(None,)}
         assert set(found.causes) == {"late", "redelivered", "pending", "missing_in_batch"}
         assert sum(found.causes.values()) == len(found.differences)

@@ -1,4 +1,4 @@
-"""Slices: no boundary of a window may lie inside of one."""
+"""Slices: no boundary of a window may lie inside one."""
 
 from __future__ import annotations
 
@@ -50,6 +50,6 @@ def test_common_jobs_need_one_grid() -> None:
     assert fewest([hour, day], [30 * MINUTE]) == [Grid(30 * MINUTE, 0)]
     assert fewest([], [30 * MINUTE]) == [Grid(30 * MINUTE, None)]
     assert fewest([hour], [7 * MINUTE]) == [Grid(400_000_000, 0)]
-    # Boundaries a second apart would leave slices of a second: two grids stand beside each other.
+    # Boundaries a second apart would leave slices of a second, so there are two grids.
     shifted = Grid.of(60 * MINUTE, 60 * MINUTE, phase=1_000_000)
     assert fewest([hour, shifted], []) == [hour, shifted]

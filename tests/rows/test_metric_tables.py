@@ -104,7 +104,7 @@ def test_every_step(
 def test_rows_of_a_span(
     spark: SparkSession, shape: tuple[list[str], str, str, int, int], name: str
 ) -> None:
-    """They are the same where events are merged that no row of the span tells apart."""
+    """They stay the same when events are merged that no row of the span tells apart."""
     windows, step, offset, unit, most = shape
     cases = drawn.cases(payments(unit, most), 60)
     given = apart(cases)
@@ -149,7 +149,7 @@ def test_rows_of_a_span(
 def test_rows_from_slices(
     spark: SparkSession, shape: tuple[list[str], str, str, int, int], names: list[str]
 ) -> None:
-    """Rows are the same where the events of some steps are there as slices alone."""
+    """Rows are the same if the events of some steps are only there as slices."""
     windows, step, offset, unit, most = shape
     cases = drawn.cases(payments(unit, most), 60)
     given = apart(cases)
@@ -187,7 +187,7 @@ def test_rows_from_slices(
 
 
 def test_fewer_rows_for_a_day(spark: SparkSession) -> None:
-    """Of a year of hours, a day's rows need those hours that it sees come or go."""
+    """Of a year of hours, a day's rows need only those that come or go on that day."""
     hour = 3_600_000_000
     given = [Payment("a", None, hour * each, 1) for each in range(365 * 24)]
     metric = Metric("n", agg.count(), by=["account"], windows=["1d", "300d"], step="1h")
@@ -195,8 +195,8 @@ def test_fewer_rows_for_a_day(spark: SparkSession) -> None:
     cut = sliced(frame(spark, given), [each])
     built = cut.build(each, (360 * DAY, 361 * DAY))
     assert built.result().count() == 0
-    # Events of the day, of a day before, and of that which the longer window leaves, and those
-    # between, of which each comes and goes twice.
+    # Events of the day, of the day before, of the day that leaves the longer window, and those in
+    # between, each of which comes and goes twice.
     assert built.frame.count() <= 3 * (3 * 24 + 4)
     [row] = cut.build(each, (300 * DAY, 300 * DAY + 1)).result().collect()
     assert (row.n_1d, row.n_300d) == (24, 7200)
@@ -208,7 +208,7 @@ def test_the_values_are_those_of_metrics(spark: SparkSession) -> None:
     each = definition(metric, ("country",))
     table = sliced(given, [each]).build(each).result()
     long = metrics(given, [metric], **COMMON)
-    # A row is there where any value changes; the long form has those of each window.
+    # The table has a row where any value changes; the long form has those of each window.
     kept = {(row.country, row.window, row.valid_from, row.n) for row in long.collect()}
     there = {
         (row.country, window, row.at, row[f"n_{window}"])
