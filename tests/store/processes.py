@@ -120,7 +120,7 @@ def kill_one(
 
 
 def check_newest(store: FileStore, dates: Sequence[str], seen: int) -> int:
-    """The newest version is whole, with its record, and not older than `seen`; -1 if there is none."""
+    """The newest version is whole, has its record, and is not older than `seen`; -1 if no table."""
     version = version_of(store, "sessions")
     if version is None:
         assert seen == -1
