@@ -138,7 +138,7 @@ def test_what_the_operator_ran_with_is_named_as_the_replay_has_it() -> None:
     arguments = {
         name for each in (replay, replay_join) for name in inspect.signature(each).parameters
     }
-    # The wall clock is told by each event.
+    # Each event gives the wall clock.
     assert {*Stream.model_fields} - OF_THE_OUTPUT - {"path", "format", "wall_clock"} <= arguments
 
 

@@ -79,7 +79,7 @@ def test_a_commit_that_amazons_library_sends_again(
 ) -> None:
     namespace = ".".join(store.namespace)
     behind = IcebergStore(store.name, f"{namespace}_again", {"glue.endpoint": proxy.address})
-    # Of the commits, the first makes the table, the second changes it, and the third goes back.
+    # The first commit makes the table, the second changes it, and the third goes back.
     for run, day in enumerate(DAYS[:2]):
         proxy.losing, proxy.times = losing, 1
         # If the first request was carried out, the second is refused, but not by another's commit.

@@ -73,7 +73,7 @@ def test_metadata_may_be_compressed(store: FileStore, metadata: Path, name: str)
     newest = metadata / "v2.metadata.json"
     (metadata / name).write_bytes(gzip.compress(newest.read_bytes()))
     newest.unlink()
-    # One file of a writer that has not committed, and another file.
+    # A file of a writer that has not committed, and an unrelated one.
     (metadata / "0a1b.metadata.json").write_text("unfinished")
     (metadata / "v99.metadata.json.bak").write_text("of somebody's")
     assert content(store) == [f"r{number} {day}" for number, day in enumerate(DAYS[:2])]

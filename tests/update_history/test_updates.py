@@ -556,7 +556,7 @@ def test_a_worker_leaves_the_garbage_collector_as_it_was(before: bool) -> None:
         fields=(),
         batches=None,
     )
-    # Two parts: a part of so many rows ends with a whole key.
+    # Two parts, as a part of so many rows holds whole keys.
     numbers = dict.fromkeys([ORDER, PLACE, TIME, CLOCK, WALL, value_name(0)], 1)
     row = {**numbers, PARTITION: "", PASSES: False}
     rows = [row | {key_name(0): "a"}] * 50_000 + [row | {key_name(0): "b"}]
