@@ -25,7 +25,7 @@ TABLES: tuple[report.Subject, ...] = (
 
 
 def main() -> int:
-    """0, or 1 where a contender's windows differ from ours, or a ratio misses its target."""
+    """Returns 0, or 1 if a contender's windows differ from ours or a ratio misses its target."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "--only",
@@ -43,7 +43,7 @@ def main() -> int:
     default = Path(__file__).with_name("results") / "latest.json"
     parser.add_argument("--json", type=Path, default=default, help="where to write the figures")
     arguments = parser.parse_args()
-    # Wide enough for the tables where the output is not a terminal.
+    # Wide enough for the tables even if the output is not a terminal.
     console = Console(width=max(100, Console().width))
     factor = arguments.events / VISITS.events
     spark = session()
@@ -59,7 +59,7 @@ def main() -> int:
             measured = late.measure(spark, scenario, factor=factor, runs=arguments.runs)
         report.show(console, scenario, factor, measured)
         results.append((scenario, measured))
-        # Written after each, so that what is stopped halfway leaves what it has.
+        # Written after each one, so that stopping halfway keeps the results so far.
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps(report.document(results, factor), indent=2) + "\n")
     return int(

@@ -1,4 +1,4 @@
-"""One contender, once, in a process of its own.
+"""One contender, once, in its own process.
 
 `python -m benchmarks.alone SCENARIO N IN OUT [RUNTIME]`
 """

@@ -24,12 +24,12 @@ Run = Callable[[SparkSession, Path, Path], None]
 
 @dataclass(frozen=True)
 class Contender:
-    """One way.
+    """One way to compute them.
 
     Attributes:
         name: in the report.
         run: reads a folder of events, writes a folder of windows.
-        end_shift_us: what its windows' ends are later than ours, by its convention.
+        end_shift_us: how much later than ours its windows end, by its convention.
     """
 
     name: str

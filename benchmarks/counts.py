@@ -1,4 +1,4 @@
-"""Count windows: for each event six aggregates over its key's last 1,000, and by hundreds."""
+"""Count windows: for each event, six aggregates over its key's last 1,000, and by hundreds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LAST, _EACH = 1_000, 100
 
 
 def _bounded(found: DataFrame) -> DataFrame:
-    """With the columns that the report compares by: windows of a key differ in their last event."""
+    """Adds the columns that the report compares by: windows of a key differ in their last event."""
     last = F.timestamp_seconds("last_event")
     return found.withColumns({"window_start": last, "window_end": last})
 

@@ -1,4 +1,4 @@
-"""What it costs to explain what differs: the command from its start, and a million windows."""
+"""The cost of explaining differences: the command from its start, and a million windows."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from benchmarks.measure import COMMAND
 from benchmarks.reconcile import Comparison, Work, count, published, write
 
 _SESSION = "from backfill.spark import session; session().range(1).count()"
-#: Of each of these keys all windows differ: some more than a million, for a few amounts are whole.
+#: Nearly all windows of these keys differ, just over a million: only a few amounts are whole.
 _ALL = Dataset(name="all-differ", events=2_100_000, keys=525_000, per_session=2)
 
 
 def _from_start(folder: Path, spark: SparkSession) -> tuple[int, str | None]:
-    """The command, in a process and with a Spark of its own."""
+    """The command, in its own process and with its own Spark."""
     arguments = ("reconcile", "job.yaml", "sessions", "--stream", "stream", "--format", "table")
     done = _run(folder, COMMAND, *arguments, "--grace", "365d", "--html", "report.html")
     off = sum(count(folder / each, spark) for each in ("lost", "changed"))

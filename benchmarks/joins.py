@@ -1,4 +1,4 @@
-"""Joins: the events of even microseconds with those of odd ones that are close in time."""
+"""Joins: events at even microseconds with events at odd ones that are close in time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _sides(events: DataFrame) -> tuple[DataFrame, DataFrame]:
 
 
 def _bounded(pairs: DataFrame) -> DataFrame:
-    """With the columns that the report compares by: a pair is told by its events' ids."""
+    """Selects the columns that the report compares by: a pair is named by its events' ids."""
     return pairs.select(
         F.concat("event_id", F.lit(" "), "event_id_right").alias("user_id"),
         F.col("event_time").alias("window_start"),
@@ -32,7 +32,7 @@ def _bounded(pairs: DataFrame) -> DataFrame:
 
 
 def ours(within: str = f"{_MINUTES}m") -> Contender:
-    """Ours, of events up to so far apart."""
+    """Ours, for events up to `within` apart."""
 
     def build(events: DataFrame) -> DataFrame:
         left, right = _sides(events)
@@ -42,7 +42,7 @@ def ours(within: str = f"{_MINUTES}m") -> Contender:
 
 
 def _range_condition(events: DataFrame) -> DataFrame:
-    """On whole numbers: to add an interval to a timestamp takes many times as long."""
+    """On whole numbers: adding an interval to a timestamp takes many times as long."""
     left, right = _sides(events)
     named = right.withColumnsRenamed({name: f"{name}_right" for name in right.columns})
     apart = F.unix_micros("event_time_right") - F.unix_micros("event_time")

@@ -31,7 +31,7 @@ from benchmarks.measure import (
 )
 from benchmarks.scenarios import SCENARIOS, Scenario
 
-#: Of the environment that has Sail, whose client is an older pyspark.
+#: The Python of the environment that has Sail, whose client is an older pyspark.
 _WITH_SAIL = Path(__file__).parent.parent / ".venv-lakehouse" / "bin" / "python"
 _OUT = FOLDER / "out"
 _SESSIONS = next(each for each in SCENARIOS if each.name == "sessions")
@@ -45,9 +45,9 @@ class _Contender:
     Attributes:
         name: in the report.
         command: reads a folder of events and writes one of windows.
-        windows: the folder in it that holds them.
-        end_shift_us: as of `contenders.Contender`.
-        at_least: the ratio of its time to ours that is to be reached.
+        windows: the folder in its output that holds them.
+        end_shift_us: as in `contenders.Contender`.
+        at_least: the target for the ratio of its time to ours.
     """
 
     name: str
@@ -58,7 +58,7 @@ class _Contender:
 
 
 def _alone(contender: Contender, *, sail: bool = False) -> Callable[[Path, Path], list[str]]:
-    """A contender of the scenario of sessions."""
+    """A contender from the scenario of sessions."""
     python = str(_WITH_SAIL) if sail else sys.executable
     runtime = ["sail"] if sail else []
     number = _OF_SESSIONS.index(contender)
@@ -95,7 +95,7 @@ _CONTENDERS = (
 
 
 def main() -> int:
-    """0, or 1 where windows differ, or a ratio is missed."""
+    """Returns 0, or 1 if windows differ or a ratio misses its target."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.large", description=__doc__)
     parser.add_argument("--events", type=int, nargs="+", default=[20_000_000, 100_000_000])
     parser.add_argument(
@@ -113,7 +113,7 @@ def main() -> int:
     console = Console(width=max(100, Console().width))
     results: list[tuple[report.Subject, list[Measured]]] = []
     datasets = [VISITS.scaled(each / VISITS.events) for each in arguments.events]
-    # The memory of its JVM, which lives as long as the process, is wanted by what is measured.
+    # Its JVM lives as long as the process, and what is measured needs the memory.
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as apart:
         apart.submit(_make, datasets).result()
     for dataset in datasets:
@@ -135,7 +135,7 @@ def _make(datasets: Sequence[Dataset]) -> None:
 
 
 def _measure(dataset: Dataset, runs: int) -> list[Measured]:
-    """Each once for its windows and its memory, then those whose windows are ours in turns."""
+    """Runs each once for its windows and memory, then those whose windows are ours in turns."""
     measured, to_time = [], []
     ours: Path | None = None
     for number, contender in enumerate(_CONTENDERS):
@@ -145,7 +145,7 @@ def _measure(dataset: Dataset, runs: int) -> list[Measured]:
         try:
             seconds, result.peak_mib = _once(contender, dataset, out)
         except Failed as failure:
-            # Where memory is limited some do, which is what one wants to know.
+            # Where memory is limited some fail, which is worth knowing.
             result.differs = str(failure)
             print(failure, file=sys.stderr)
             continue
@@ -172,7 +172,7 @@ def _timed(contender: _Contender, dataset: Dataset) -> Callable[[], float]:
 
 
 def _once(contender: _Contender, dataset: Dataset, out: Path) -> tuple[float, int]:
-    """Seconds, and the most MiB that its processes held."""
+    """Seconds, and the most MiB that its processes held at a time."""
     shutil.rmtree(out, ignore_errors=True)
     out.parent.mkdir(parents=True, exist_ok=True)
     return watched(contender.command(dataset.path, out), contender.name)

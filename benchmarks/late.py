@@ -1,4 +1,4 @@
-"""What late events and a new day cost, beside a full rebuild and beside more history."""
+"""The cost of late events and of a new day, next to a full rebuild and next to more history."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class Work:
 
     Attributes:
         name: in the report.
-        dataset: the events that are published already, but for those that are to come.
+        dataset: the events that are published already, except those that are to come.
         act: what is timed.
-        newest: the newest day is to come, rather than late events.
-        iceberg: the tables are in an Iceberg catalog, rather than Delta tables in a folder.
+        newest: whether the newest day is to come, rather than late events.
+        iceberg: whether the tables are in an Iceberg catalog, rather than Delta tables in a folder.
     """
 
     name: str
@@ -69,9 +69,9 @@ class Upkeep:
     """One table of the report: ours first.
 
     Attributes:
-        at_least: the ratios of the others' times to ours that are to be reached.
+        at_least: the targets for the ratios of the others' times to ours.
         same: whether the others make the same table.
-        table: that is compared.
+        table: the one that is compared.
     """
 
     name: str
@@ -185,7 +185,7 @@ UPKEEP = (
 
 
 def measure(spark: SparkSession, upkeep: Upkeep, *, factor: float, runs: int) -> list[Measured]:
-    """Each once to warm up and to compare what it makes, then all of them in turns.
+    """Runs each once to warm up and to compare what it makes, then all of them in turns.
 
     Every run begins with the tables as they were before.
     """
@@ -212,6 +212,6 @@ def measure(spark: SparkSession, upkeep: Upkeep, *, factor: float, runs: int) ->
 
 
 def _act(spark: SparkSession, work: Work, tables: Published) -> float:
-    """Seconds, from the tables as they were."""
+    """Seconds, starting with the tables as they were."""
     job = tables.restored()
     return timed(lambda: work.act(job, spark))

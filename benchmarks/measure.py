@@ -23,10 +23,10 @@ from benchmarks.contenders import Contender
 from benchmarks.data import FOLDER, Dataset
 from benchmarks.scenarios import Rival, Scenario
 
-#: The program `backfill`, for a Python of any environment.
+#: The program `backfill`, for the Python of any environment.
 COMMAND = "import sys; from backfill.cli import main; sys.exit(main())"
 _RESULTS = FOLDER / "out"
-# A run as long as this has warmed up by itself when its middle is reached.
+# A run as long as this one has warmed up by itself by its middle.
 _WARM_S = 180.0
 
 
@@ -40,12 +40,12 @@ def session(runtime: str = "spark") -> SparkSession:
 
 
 class Failed(SystemExit):
-    """A process has; on its own it ends the benchmarks."""
+    """A process failed; if this is not caught, it ends the benchmarks."""
 
 
 @dataclass
 class Measured:
-    """What came of one contender; `differs` says how its windows differ from ours, if they do."""
+    """The results of one contender; `differs` says how its windows differ from ours, if they do."""
 
     name: str
     seconds: list[float] = field(default_factory=list)
@@ -74,16 +74,16 @@ def run_once(spark: SparkSession, contender: Contender, source: Path, out: Path)
 
 
 def timed(act: Callable[[], object]) -> float:
-    """Seconds."""
+    """The seconds that it takes."""
     began = time.perf_counter()
     act()
     return time.perf_counter() - began
 
 
 def measure(spark: SparkSession, scenario: Scenario, *, factor: float, runs: int) -> list[Measured]:
-    """Each contender alone for its memory and its windows, then all of them warm, in turns.
+    """Runs each contender alone for its memory and windows, then all of them warm, in turns.
 
-    Ours is the first of the list. One whose windows differ from ours is not timed.
+    Ours is the first in the list. A contender whose windows differ from ours is not timed.
     """
     everyone = [Rival(contender=scenario.ours), *scenario.rivals]
     to_time: list[tuple[Measured, Callable[[], float]]] = []
@@ -109,7 +109,7 @@ def measure(spark: SparkSession, scenario: Scenario, *, factor: float, runs: int
             to_time.append((result, run))
             if alone < _WARM_S:
                 to_warm.append(run)
-    # Only now: what ran in processes of its own meanwhile has left this one cold.
+    # Only now, because this process got cold while others ran in their own.
     for warm_up in to_warm:
         warm_up()
     in_turns(to_time, runs)
@@ -118,9 +118,9 @@ def measure(spark: SparkSession, scenario: Scenario, *, factor: float, runs: int
 
 
 def in_turns(warm: Sequence[tuple[Measured, Callable[[], float]]], runs: int) -> None:
-    """Times them in rounds, every other one backwards; the first of them is ours.
+    """Times them in rounds, every other one backwards; the first one is ours.
 
-    A ratio is the median of the rounds' ratios: where the machine is slow for a while, it is for
+    A ratio is the median of the rounds' ratios: if the machine is slow for a while, it is slow for
     both.
     """
     for number in range(runs):
@@ -133,18 +133,18 @@ def in_turns(warm: Sequence[tuple[Measured, Callable[[], float]]], runs: int) ->
 
 
 def _alone(scenario: Scenario, number: int, dataset: Dataset, out: Path) -> tuple[float, int]:
-    """Seconds, the JVM's start among them, and the most MiB that its processes held."""
+    """Seconds, including the JVM's start, and the most MiB that its processes held at a time."""
     command = [sys.executable, "-m", "benchmarks.alone", scenario.name, str(number)]
     return watched([*command, str(dataset.path), str(out)], f"{scenario.name}: contender {number}")
 
 
 def watched(command: Sequence[str], name: str, *, may_differ: bool = False) -> tuple[float, int]:
-    """Seconds of a process, and the most MiB that it and its children held.
+    """The seconds of a process, and the most MiB that it and its children held at a time.
 
     Args:
         command: the process.
-        name: of what it does, for the message if it fails.
-        may_differ: 1 says that it has found what it looked for, and not that it failed.
+        name: what it does, for the message if it fails.
+        may_differ: whether exit code 1 means that it found differences, not that it failed.
     """
     began = time.perf_counter()
     peak, seen = 0, set[int]()
@@ -152,7 +152,7 @@ def watched(command: Sequence[str], name: str, *, may_differ: bool = False) -> t
         root = psutil.Process(process.pid)
         while process.poll() is None:
             held = _resident(root)
-            # One that is about to become another program still shows its parent's memory.
+            # A new one that is about to become another program still shows its parent's memory.
             peak = max(peak, sum(size for pid, size in held.items() if pid in seen))
             seen = {*held}
             time.sleep(0.1)
@@ -184,7 +184,7 @@ def count(folder: Path) -> int:
 
 
 def difference(ours: Path, theirs: Path, end_shift_us: int) -> str | None:
-    """How the windows differ, or None. Sums of doubles may, by a billionth of themselves."""
+    """How the windows differ, or None. Sums of doubles may differ by a billionth of themselves."""
     with duckdb.connect() as connection:
         connection.sql("set threads = 2")
         ((windows, *wrong),) = connection.sql(f"""

@@ -41,7 +41,7 @@ def _ten(events: DataFrame) -> DataFrame:
 
 
 def _every_hour(events: DataFrame) -> DataFrame:
-    """With the bounds that hopping windows have."""
+    """A metric with the bounds that hopping windows have."""
     own = _metrics(dict(MEASURES), ("24h",))
     found = backfill.metrics(events, own, time="event_time", dense=True).where("events > 0")
     start = F.timestamp_micros(F.unix_micros("valid_from") - _DAY_US)
@@ -68,7 +68,7 @@ def _frames(events: DataFrame) -> DataFrame:
 
 
 def _bounded(found: DataFrame) -> DataFrame:
-    """With the columns that the report compares by: of the day, as of each event."""
+    """Selects the columns that the report compares by: those of the day, as of each event."""
     time = F.col("event_time")
     names = [f"{name}_{window}" for name in MEASURES for window in WINDOWS]
     day = [F.col(f"{name}_1d").alias(name) for name in MEASURES]
@@ -77,7 +77,7 @@ def _bounded(found: DataFrame) -> DataFrame:
 
 
 def _in_cents(events: DataFrame) -> DataFrame:
-    """With whole amounts, whose sums can be subtracted."""
+    """The events with whole amounts, whose sums can be subtracted."""
     return events.withColumn("amount", F.round(F.col("amount") * 100).cast("long"))
 
 

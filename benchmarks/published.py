@@ -31,9 +31,9 @@ class Table:
     Attributes:
         job: the settings of the job file that differ.
         name: of the table.
-        place: the columns that say which row it is.
-        exact: those that have to be equal.
-        near: those that may differ by rounding.
+        place: the columns that identify a row.
+        exact: the columns that have to be equal.
+        near: the columns that may differ by rounding.
     """
 
     job: Mapping[str, object]
@@ -69,13 +69,13 @@ class Table:
 
 @dataclass(frozen=True)
 class Published:
-    """A job's folder: `before` has its tables without what is to come, `to-come` that.
+    """A job's folder: `before` has its tables without what is to come, and `to-come` has that.
 
     Attributes:
-        table: that is compared.
-        dataset: the events that are published already, but for those that are to come.
-        newest: the newest day is to come, rather than late events.
-        iceberg: the tables are in an Iceberg catalog, rather than Delta tables in a folder.
+        table: the one that is compared.
+        dataset: the events that are published already, except those that are to come.
+        newest: whether the newest day is to come, rather than late events.
+        iceberg: whether the tables are in an Iceberg catalog, rather than Delta tables in a folder.
     """
 
     table: Table
@@ -85,7 +85,7 @@ class Published:
 
     @property
     def folder(self) -> Path:
-        """Where all of it is."""
+        """Where everything is."""
         kinds = ["newest" if self.newest else "late", *(["iceberg"] if self.iceberg else [])]
         parts = (self.dataset.name, self.dataset.events, *kinds, self.table.name)
         return _FOLDER / "-".join(map(str, parts))
@@ -101,11 +101,11 @@ class Published:
         }
 
     def prepare(self, spark: SparkSession, like: Dataset) -> None:
-        """Makes it, unless it is there.
+        """Makes the folder, unless it is there.
 
         Args:
             spark: the session that runs the job.
-            like: of these events are the late ones, where it has as many days.
+            like: the late events are taken from these, if they cover as many days.
         """
         if (self.folder / "before").exists():
             return
@@ -140,7 +140,7 @@ class Published:
         (self.folder / "out").rename(self.folder / "before")
 
     def restored(self) -> Job:
-        """The job with its tables as they were before, and all events there."""
+        """The job with its tables as they were before, and with all events there."""
         shutil.rmtree(self.folder / "out", ignore_errors=True)
         shutil.copytree(self.folder / "before", self.folder / "out", copy_function=_copy)
         for each in (self.folder / "to-come").glob("*.parquet"):
@@ -150,7 +150,7 @@ class Published:
         return Job.load(self.folder / "job.yaml")
 
     def kept(self) -> list[str]:
-        """The table's files as they are, which later runs leave alone."""
+        """Links to the table's files as they are, which later runs leave alone."""
         copy = _FOLDER / "first"
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self.folder / "out", copy, copy_function=os.link)
@@ -165,19 +165,19 @@ class Published:
 
 
 def _copy(source: str, target: str) -> None:
-    """A link, but of the catalog, which is written in its place."""
+    """Links a file, but copies the catalog, which is changed in place."""
     (shutil.copyfile if source.endswith(".db") else os.link)(source, target)
 
 
 def _write_newest(spark: SparkSession, files: Sequence[Path], last: dt.date, folder: Path) -> None:
-    """The events of the last date: those of earlier ones in the files are late, and wait."""
+    """Writes the events of the last date; earlier ones in the files are late, and wait."""
     events = spark.read.parquet(*map(str, files))
     own = events.where(F.to_date("event_time") == F.lit(last))
     own.coalesce(1).write.mode("overwrite").parquet(str(folder))
 
 
 def _write_late(spark: SparkSession, dataset: Dataset, folder: Path) -> None:
-    """Events of the middle of the time, a little later than events that there are."""
+    """Writes events of the middle day that are a little later than existing ones."""
     events = spark.read.parquet(str(dataset.path))
     low, high = events.agg(F.min("event_time"), F.max("event_time")).collect()[0]
     day = (low + (high - low) / 2).date()

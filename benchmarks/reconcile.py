@@ -1,4 +1,4 @@
-"""What it costs to compare a table with a stream's output, and to decode one, beside reading."""
+"""The cost of comparing a table with a stream's output, and of decoding it, next to reading."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from benchmarks.data import FOLDER, Dataset
 from benchmarks.measure import Measured, in_turns, timed
 
 _FOLDER = FOLDER / "reconcile"
-#: Two events to a session: so many windows are half as many as events.
+#: Two events to a session, so there are half as many windows as events.
 _WINDOWS = Dataset(name="windows", events=20_000_000, keys=2_000_000, per_session=2)
 _COLUMNS = ("user_id", "window_start", "window_end", "events", "revenue")
 _JOB = {
@@ -41,7 +41,7 @@ _JOB = {
     "engine": "kafka-streams",
     "tables": {"path": "out"},
 }
-#: One record of so many was changed once more, and one of these taken back.
+#: One record in 5 was changed once more, and one in 25 was taken back.
 _CHANGED, _TAKEN_BACK = 5, 25
 
 
@@ -51,7 +51,7 @@ class Work:
 
     Attributes:
         name: in the report.
-        act: gives the number of windows, and how these are not as they should be.
+        act: returns the number of windows, and what is wrong with them, if anything.
     """
 
     name: str
@@ -63,8 +63,8 @@ class Comparison:
     """One table of the report: ours first.
 
     Attributes:
-        at_least: the ratios of the others' times to ours that are to be reached; None where they
-            only inform.
+        at_least: the targets for the ratios of the others' times to ours; None where they only
+            inform.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Comparison:
 
 
 def _compare(folder: Path, spark: SparkSession) -> tuple[int, str | None]:
-    """Which keys differ, of two tables."""
+    """Finds the keys that differ between two tables."""
     sides = Sides(
         *(_side(rows) for rows in (published(folder, spark), _written(folder, spark))),
         ["_key0"],
@@ -95,7 +95,7 @@ def _held(stack: ExitStack, frame: DataFrame) -> DataFrame:
     return frame
 
 
-# What should come out is looked up when a work warms up: it is no part of the work.
+# The expected result is looked up when a work warms up: it is not part of the work.
 @cache
 def _keys_off(folder: Path, spark: SparkSession) -> int:
     off = [spark.read.parquet(str(folder / each)) for each in ("lost", "changed")]
@@ -113,7 +113,7 @@ def _windows(folder: Path, spark: SparkSession) -> int:
 
 
 def _explain(folder: Path, spark: SparkSession) -> tuple[int, str | None]:
-    """All of it: decoded, compared, and the keys that differ replayed."""
+    """Everything: decodes, compares, and replays the keys that differ."""
     job = Job.load(folder / "job.yaml")
     path = str(folder / "stream")
     found = job.reconcile("sessions", spark, stream=path, format="table", grace="365d")
@@ -178,7 +178,7 @@ COMPARISONS = (
 def measure(
     spark: SparkSession, comparison: Comparison, *, factor: float, runs: int
 ) -> list[Measured]:
-    """Each once to warm up and to check what comes out, then in turns."""
+    """Runs each once to warm up and to check the result, then all in turns."""
     folder = prepared(spark, comparison, factor)
     everyone = [
         (work, Measured(work.name, at_least=wanted))
@@ -196,7 +196,7 @@ def measure(
 
 @contextmanager
 def _watched(result: Measured) -> Iterator[None]:
-    """Notes by how many MiB this process grew meanwhile, the JVM and its workers left out."""
+    """Notes by how many MiB this process grew meanwhile, without the JVM and its workers."""
     process, done = psutil.Process(), Event()
     before = process.memory_info().rss
 
@@ -214,7 +214,7 @@ def _watched(result: Measured) -> Iterator[None]:
 
 
 def prepared(spark: SparkSession, comparison: Comparison, factor: float) -> Path:
-    """A job with its table, and what a stream wrote of it: rows, and records of a changelog."""
+    """A job with its table, and what a stream wrote for it: rows, and records of a changelog."""
     dataset, one_of = comparison.dataset.scaled(factor), comparison.one_of
     dataset.make(spark)
     folder = _FOLDER / f"{dataset.name}-{dataset.events}"
@@ -229,7 +229,7 @@ def prepared(spark: SparkSession, comparison: Comparison, factor: float) -> Path
     number = F.xxhash64("user_id", "window_start")
     lost = F.pmod(number, F.lit(2 * one_of)) == 0
     changed = F.pmod(number, F.lit(2 * one_of)) == one_of
-    # Of no window of these events: so it is of no cause either.
+    # No window of these events has such a count, so it has no cause either.
     events = F.when(changed, F.col("events") + 1_000).otherwise(F.col("events"))
     write(rows.where(lost), folder / "lost")
     write(rows.where(changed), folder / "changed")
@@ -241,7 +241,7 @@ def prepared(spark: SparkSession, comparison: Comparison, factor: float) -> Path
 
 
 def _records(rows: DataFrame, number: Column) -> DataFrame:
-    """Kafka's: every window's, those of windows that changed, and tombstones; out of order."""
+    """Kafka's records: of every window, of changed windows again, and tombstones; out of order."""
     end, start = (F.unix_millis(f"window_{each}") for each in ("end", "start"))
     key = F.concat(F.encode("user_id", "UTF-8"), _long(end), _long(start))
     placed = rows.select(
@@ -252,7 +252,7 @@ def _records(rows: DataFrame, number: Column) -> DataFrame:
         number.alias("number"),
         end.alias("timestamp"),
     )
-    # The offset of a Spark's partition begins at a multiple of 2^33; decoders take 48 bits.
+    # The places of each Spark partition begin at a multiple of 2^33; decoders take 48 bits.
     offset = (F.shiftright("place", 33) * (1 << 28) + F.col("place") % (1 << 33)) * 2
     first = placed.withColumn("offset", offset)
     again = first.where(F.pmod("number", F.lit(_CHANGED)) == 0).withColumn(
@@ -264,7 +264,7 @@ def _records(rows: DataFrame, number: Column) -> DataFrame:
 
 
 def _long(value: Column) -> Column:
-    """Eight bytes, big-endian; of a number that is not negative."""
+    """Eight bytes, big-endian, of a number that is not negative."""
     return F.unhex(F.lpad(F.hex(value), 16, "0"))
 
 

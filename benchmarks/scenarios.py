@@ -1,4 +1,4 @@
-"""What is put side by side, over which events, and what is to be reached."""
+"""What is put side by side, over which events, and with which targets."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Rival:
 
     Attributes:
         contender: how it computes.
-        at_least: the ratio of its time to ours that is to be reached; None where it only informs.
-        dataset: its own events; None where they are ours, and so its windows have to be ours.
+        at_least: the target for the ratio of its time to ours; None if it only informs.
+        dataset: its own events; None if they are ours, so that its windows have to be ours.
     """
 
     contender: Contender
@@ -110,12 +110,12 @@ SCENARIOS = (
         title="sessions of at most 4 hours and of one campaign",
         dataset=data.CAMPAIGNS,
         ours=c.OURS_RULED,
-        # Of the same events, but these are other windows.
+        # The same events, but other windows.
         rivals=(Rival(contender=c.OURS_PLAIN, at_least=1 / 1.5, dataset=data.CAMPAIGNS),),
     ),
     _hopping("hopping-24h", "24 hours", "5 minutes", 20),
     _hopping("hopping-1h", "1 hour", "5 minutes", 3),
-    # So thin that no fewer windows come out than events go in: to write them takes most.
+    # So sparse that no fewer windows come out than events go in: writing them takes the most time.
     _hopping("hopping-24h-month", "24 hours", "5 minutes", None, data.FEW_KEYS_OF_A_MONTH),
     _hopping("hopping-1h-month", "1 hour", "5 minutes", None, data.FEW_KEYS_OF_A_MONTH),
     Scenario(
@@ -184,7 +184,7 @@ SCENARIOS = (
     ),
     Scenario(
         name="joins-hot-key",
-        # So close that the hot key's pairs are not most of the work.
+        # So close together that the hot key's pairs are not most of the work.
         title="pairs up to 5 seconds apart, a tenth of the events on one key",
         dataset=data.STREAMS_HOT_KEY,
         ours=joins.ours("5s"),
@@ -195,7 +195,7 @@ SCENARIOS = (
         title="ten metrics over five windows from 1 hour to 90 days, every hour",
         dataset=data.QUARTER,
         ours=metrics.TEN,
-        # Of the same events, but these are other windows.
+        # The same events, but other windows.
         rivals=(Rival(contender=c.OURS, at_least=1 / 4, dataset=data.QUARTER),),
     ),
     Scenario(
@@ -221,7 +221,7 @@ SCENARIOS = (
     ),
     Scenario(
         name="metrics-at-visits",
-        # So few events to a key that a frame has little to add up.
+        # So few events per key that a frame has little to add up.
         title="the same, of 12 events to a session in 90 days",
         dataset=data.QUARTER,
         ours=metrics.SEEN_IN_CENTS,
@@ -232,7 +232,7 @@ SCENARIOS = (
         title="the panes that Flink sends of windows of an hour, in order of arrival",
         dataset=data.ARRIVED,
         ours=updates.OURS,
-        # Of one process, where ours has one for each core.
+        # In one process, where ours has one for each core.
         rivals=(Rival(contender=updates.ONE_PROCESS, at_least=1),),
     ),
     Scenario(

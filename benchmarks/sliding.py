@@ -1,4 +1,4 @@
-"""Sliding windows: for each event aggregates over its key's last 24 hours."""
+"""Sliding windows: for each event, aggregates over its key's last 24 hours."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DAY_US = 86_400_000_000
 
 @dataclass(frozen=True)
 class Measure:
-    """One aggregate: ours, and what Spark's frame is asked for."""
+    """One aggregate: ours, and the same over Spark's frame."""
 
     ours: Aggregate
     frame: Callable[[WindowSpec], Column]
@@ -40,7 +40,7 @@ SIX = {
     "least": Measure(agg.min("amount"), lambda day: F.min("amount").over(day)),
     "most": Measure(agg.max("amount"), lambda day: F.max("amount").over(day)),
 }
-#: Each of these beside the common ones.
+#: Each of these is computed beside the common ones.
 OTHERS = {
     "distinct": Measure(
         agg.count_distinct("page"), lambda day: F.size(F.collect_set("page").over(day))
@@ -58,7 +58,7 @@ OTHERS = {
 
 
 def _bounded(found: DataFrame) -> DataFrame:
-    """With the columns that the report compares by."""
+    """Adds the columns that the report compares by."""
     time = F.col("event_time")
     return found.withColumns({"window_start": time, "window_end": time})
 
@@ -92,7 +92,7 @@ def ours(measures: Mapping[str, Measure] = SIX) -> Contender:
 
 
 def beside(name: str) -> Mapping[str, Measure]:
-    """The common measures, and another one."""
+    """The common measures and another one."""
     return {**_COMMON, name: OTHERS[name]}
 
 

@@ -33,7 +33,7 @@ class _Stage:
     """One stage of Spark.
 
     Attributes:
-        name: what of a plan it holds, as Spark names it.
+        name: the part of a plan that it holds, as Spark names it.
         seconds: from its submission to its end.
         cpu: seconds of its tasks on a core.
         gc: seconds of its tasks in which garbage was collected.
@@ -53,8 +53,8 @@ class _Verb:
     """A command.
 
     Attributes:
-        arguments: after the job file.
-        folder: of the job file, and what arguments are in.
+        arguments: those after the job file.
+        folder: the folder of the job file, and of what the arguments name.
         restore: makes its tables as they were before.
     """
 
@@ -65,7 +65,7 @@ class _Verb:
 
 
 def _verbs(spark: SparkSession, factor: float) -> Iterator[_Verb]:
-    """The commands, once what they need is there."""
+    """The commands, after making what they need."""
 
     def tables(table: Table, dataset: Dataset, *, newest: bool) -> Published:
         found = Published(table, dataset.scaled(factor), newest=newest, iceberg=False)
@@ -97,7 +97,7 @@ def main() -> int:
     events = parser.parse_args().events
     spark = session()
     verbs = list(_verbs(spark, events / VISITS.events))
-    # Its memory is wanted by what is measured.
+    # What is measured needs its memory.
     spark.stop()
     shown = Shown(title=f"The slowest stage of each command, of {events:,} visits")
     numbers = ("s", "stages", "s of all", "s of slowest", "its tasks", "CPU s", "GC s")
@@ -124,7 +124,7 @@ def main() -> int:
 
 
 def _profiled(verb: _Verb) -> tuple[float, list[_Stage]]:
-    """Seconds of the command, and its stages."""
+    """The seconds of the command, and its stages."""
     shutil.rmtree(_LOGS, ignore_errors=True)
     _LOGS.mkdir(parents=True)
     conf = {
@@ -143,7 +143,7 @@ def _profiled(verb: _Verb) -> tuple[float, list[_Stage]]:
 
 
 def _stages(log: Path) -> Iterator[_Stage]:
-    """The stages that a session's log tells of."""
+    """The stages in a session's log."""
     with log.open() as lines:
         for line in lines:
             event = json.loads(line)

@@ -1,4 +1,4 @@
-"""The same events with their times written in other ways: what it costs to read these."""
+"""The same events with their times written in other ways, and the cost of reading them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Form:
     """One way to write a time.
 
     Attributes:
-        written: from the instant; in a session whose zone is UTC.
+        written: the expression of the instant, in a session whose zone is UTC.
         time_format: as `aggregate` takes it.
         timezone: the same.
     """
@@ -50,7 +50,7 @@ FORMS: Mapping[str, Form] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Written(Dataset):
-    """Events whose times are written in a form; in files like those of the others."""
+    """Events whose times are written in a form, in files like those of the others."""
 
     form: str
 
@@ -80,7 +80,7 @@ def _rival(name: str, form: Form) -> Rival:
     )
 
 
-#: Ours are instants; so a ratio says how many times as long another form takes.
+#: Ours are instants, so a ratio says how many times as long another form takes.
 TIMES = Scenario(
     name="times",
     title="sessions, of times written in other ways",

@@ -1,4 +1,4 @@
-"""The history of updates: the panes that Flink sent of each hour, in order of arrival."""
+"""The history of updates: the panes that Flink sent for each hour, in order of arrival."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _replayed(spark: SparkSession, source: Path, out: Path) -> None:
     events = [
         Event(
             key=key,
-            # As the engine has times.
+            # In whole milliseconds, like the engine's times.
             time=time // _MILLISECOND_US * _MILLISECOND_US,
             arrival=(arrived, time, key, amount),
             value={"amount": amount},

@@ -2,7 +2,7 @@
 
     spark-submit jobs/nightly_backfill.py job.yaml [--date yesterday]
 
-As `backfill run job.yaml --missing --chunk 7d`, with the same exit codes and options. Every night
+Like `backfill run job.yaml --missing --chunk 7d`, with the same exit codes and options. Every night
 at two:
 
     0 2 * * *  spark-submit /srv/jobs/nightly_backfill.py /srv/job.yaml --date yesterday
@@ -13,7 +13,7 @@ import sys
 from backfill.cli import main
 
 if __name__ == "__main__":
-    # Options may be written with their values, as --date=yesterday.
+    # Options may be written together with their values, as in --date=yesterday.
     given = {each.partition("=")[0] for each in sys.argv[1:]}
     missing = [] if given & {"--date", "--from", "--missing"} else ["--missing"]
     chunk = ["--chunk", "7d"] if missing and "--chunk" not in given else []

@@ -2,7 +2,7 @@
 
     spark-submit jobs/recompute_late.py job.yaml [--late PATH]
 
-As `backfill recompute job.yaml`, with the same exit codes. At every full hour:
+Like `backfill recompute job.yaml`, with the same exit codes. Every hour on the hour:
 
     0 * * * *  spark-submit /srv/jobs/recompute_late.py /srv/job.yaml
 """

@@ -2,8 +2,8 @@
 
     spark-submit jobs/reconcile.py job.yaml sessions --html report.html --accept late,pending
 
-As `backfill reconcile job.yaml sessions …`, with the same exit codes: 1 where something differs
-for a reason that is not accepted.
+Like `backfill reconcile job.yaml sessions …`, with the same exit codes: 1 if something differs for
+a reason that is not accepted.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Under spark-submit: `spark-submit jobs/run_windows.py job.yaml`, as `backfill run job.yaml`."""
+"""Under spark-submit: `spark-submit jobs/run_windows.py job.yaml`, like `backfill run job.yaml`."""
 
 import sys
 

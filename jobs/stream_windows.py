@@ -2,7 +2,7 @@
 
     spark-submit jobs/stream_windows.py job.yaml --to stream_out
 
-As `backfill stream job.yaml --to stream_out`, with the same exit codes.
+Like `backfill stream job.yaml --to stream_out`, with the same exit codes.
 """
 
 import sys

@@ -1,7 +1,7 @@
-"""Print the Java home that Spark will use, installing a Java first where there is none.
+"""Print the Java home that Spark will use, installing a Java first if there is none.
 
 The Makefile runs it with the environment's Python. As root with apt-get it installs Debian's
-package, otherwise a JRE in the project's own `.java/`. It is no part of the package: a library
+package, otherwise a JRE in the project's own `.java/`. It is not part of the package: a library
 does not install Java.
 """
 
@@ -18,7 +18,7 @@ _DEBIAN_PACKAGE = "openjdk-17-jre-headless"
 
 
 def _install() -> None:
-    """Put a Java in place, by the first way that this machine allows."""
+    """Put a Java in place, in the first way that this machine allows."""
     if _is_root() and shutil.which("apt-get"):
         _say(f"Java {MINIMUM} is missing: installing {_DEBIAN_PACKAGE}")
         _run("apt-get", "update", "-qq")
@@ -46,7 +46,7 @@ def _say(message: str) -> None:
 
 
 def main() -> int:
-    """Print the Java home, installing a Java first where there is none."""
+    """Print the Java home, installing a Java first if there is none."""
     home = find()
     if home is None:
         try:

@@ -1,4 +1,4 @@
-"""Every aggregate against plain Python, merged from several slices per window."""
+"""Every aggregate against plain Python, merged from several slices of each window."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def percentile(share: float) -> Callable[[list[int]], float]:
 
 
 def reached(steps: list[Callable[[int], bool]], events: list[Event]) -> int:
-    """Events of equal time and arrival are in the order of the steps that they are."""
+    """Events of equal time and arrival are in the order of the steps that they meet."""
     places = [
         (e.time, e.arrival, [step(e.value) for step in steps])
         for e in events
@@ -117,7 +117,7 @@ KINDS: dict[str, tuple[Aggregate, Callable[[list[Event]], Any]]] = {
         agg.bounce(where="value > 0"),
         lambda es: sum(v > 0 for v in values(es)) == 1 if any(v > 0 for v in values(es)) else None,
     ),
-    # Both sketches are exact, or nearly, for as few values as these.
+    # Both sketches are exact, or nearly so, for as few values as these.
     "distinct_hll": (
         agg.count_distinct("value", approximate=True),
         lambda es: len(set(values(es))),
@@ -137,7 +137,7 @@ KINDS: dict[str, tuple[Aggregate, Callable[[list[Event]], Any]]] = {
             round(sum(math.log2(abs(v)) for v in values(es) if v), 6) if any(values(es)) else None
         ),
     ),
-    # Not commutative: tells whether states are merged in the order of time.
+    # Not commutative, so it shows whether states are merged in order of time.
     "edges": (
         agg.custom(
             "struct(time, value)",
@@ -239,7 +239,7 @@ KINDS = {name: each for name, each in KINDS.items() if computed(each[0])}
 RUNNING = {name: each for name, each in KINDS.items() if each[0].running}
 
 
-# In ways of their own: blocks of windows, a block's windows side by side, and events as they are.
+# Ways to compute: blocks of windows, a block's windows side by side, and events as they are.
 WAYS: dict[str, tuple[Window, bool | None, slice]] = {
     "blocks": (HoppingWindow(size="5s", advance="500ms"), None, slice(None)),
     **{

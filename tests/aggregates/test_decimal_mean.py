@@ -28,15 +28,15 @@ from tests.on_sail import ON_SAIL
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
-#: Of these many events a mean can lie between two numbers of the type, 1/32 = 0.03125.
+#: Numbers of events, of which a mean can lie between two numbers of the type: 1/32 = 0.03125.
 SIZES = (1, 2, 3, 7, 19, 32)
 TYPES = [
     *((1, 0), (5, 2), (10, 2), (12, 2), (9, 9), (18, 4), (20, 2), (20, 12)),
     *((28, 0), (28, 10), (28, 18), (28, 20), (28, 22), (28, 28)),
 ]
-#: Sail's sums may have more digits than there can be, without an error.
+#: Without an error, Sail's sums may have more digits than the type can have.
 LONG = [(33, 3), (36, 18), (37, 6), (38, 2), (38, 18), (38, 30)]
-#: A column of each type, by its name: one plan computes the means of all.
+#: A column of each type, by its name, so that one plan computes the means of all.
 COLUMNS = {f"of_{p}_{s}": (p, s) for p, s in (TYPES if ON_SAIL else [*TYPES, *LONG])}
 _MEANS = {"n": agg.count(), **{name: agg.mean(name) for name in COLUMNS}}
 _METRICS = [
@@ -108,7 +108,7 @@ def _drawn(precision: int, scale: int) -> dict[str, list[Decimal]]:
 
 @pytest.fixture(scope="module")
 def given() -> dict[str, dict[str, list[Decimal]]]:
-    """By column and key, the values in order."""
+    """The values in order, by column and key."""
     return {name: _drawn(*size) for name, size in COLUMNS.items()}
 
 

@@ -31,9 +31,9 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 MINUTE = 60_000_000
 NAMES: Any = {"key": "key", "time": "time", "time_format": "epoch_us"}
 _SIZES = [(18, 9), (27, 10), (28, 6), (28, 7), (28, 10)]
-#: Sail's sums may have more digits than there can be, without an error.
+#: Without an error, Sail's sums may have more digits than the type can have.
 _LONG = [(32, 10), (38, 6), (38, 7), (38, 18)]
-#: By column, the digits of its type, in all and after the point.
+#: The digits of each column's type, in total and after the point.
 TYPES = {f"of_{p}_{s}": (p, s) for p, s in (_SIZES if ON_SAIL else [*_SIZES, *_LONG])}
 AGGREGATES = {
     f"{kind}_{name}": getattr(agg, kind)(name) for name in TYPES for kind in ("sum", "mean")
@@ -53,7 +53,7 @@ def _values(drawn: random.Random, precision: int, scale: int) -> Decimal | None:
 
 @pytest.fixture(scope="module")
 def rows() -> list[tuple[str, int, dict[str, Decimal | None]]]:
-    """Key, minute and values of each event, no two of a key in one minute."""
+    """Key, minute and values of each event; no two events of a key are in the same minute."""
     drawn = random.Random(3)
     found = []
     for key in (f"key {n}" for n in range(12)):
@@ -89,7 +89,7 @@ def _as_of_each(events: DataFrame) -> DataFrame:
     )
 
 
-#: How they are computed, and which minutes of a key's a row at a minute is of.
+#: How they are computed, and which of a key's minutes the row at a given minute covers.
 KINDS: dict[str, tuple[Callable[[DataFrame], DataFrame], Callable[[list[int], int], list[int]]]] = {
     "hopping": (
         _in(HoppingWindow(size="45m", advance="15m"), "window_start"),

@@ -49,7 +49,7 @@ EVENTS = [
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command line gave."""
+    """The result of a command line."""
 
     code: int
     out: str
@@ -68,7 +68,7 @@ Call = Callable[..., Answer]
 
 @pytest.fixture(scope="session", autouse=True)
 def loaded() -> None:
-    """Great Expectations, which a command would load beside pytest's filters of warnings."""
+    """Loads Great Expectations, which a command would load beside pytest's warning filters."""
     load()
 
 

@@ -1,4 +1,4 @@
-"""A job with rules for bots: what is quarantined, told, followed by later runs, and refused."""
+"""A job with rules for bots: what is quarantined, reported, followed by later runs, and refused."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _quarantined(job: Path) -> Counter[tuple[str, str, str]]:
 def test_bots_are_quarantined_by_name_and_come_back(call: Call, job: Path) -> None:
     first = call("run", job, "--json").document
     counts = ("read", "accepted", "duplicates", "quarantined")
-    # Three events of one key and two dates; no window of any kind holds them.
+    # Three events of one key and two dates, which no window of any kind holds.
     assert [first[each] for each in counts] == [9, 4, 1, {"crawler": 3, "no_key": 1}]
     assert _shown(call, job, "sessions", "user", "n") == [("a", 1), ("b", 3)]
     assert _shown(call, job, "daily", "user", "n") == [("a", 1), ("b", 3)]
@@ -88,18 +88,18 @@ def test_bots_are_quarantined_by_name_and_come_back(call: Call, job: Path) -> No
     assert _quarantined(job) == crawled + Counter([("no_key", None, "5")])
     assert call("validate", job).code == 0
 
-    # A late event makes a bot of b, by its fourth event, and none of others.
+    # A late event, its fourth one, makes b a bot, and no other key.
     _write(job, "1", [_event("4", "b", "29T10:20:00"), _event("6", "c", "30T10:00:00")])
     second = call("run", job, "--json").document
     assert second["quarantined"] == {"too_many": 5, "crawler": 3, "no_key": 1}
     assert second["read"] == second["accepted"] + second["duplicates"] + 9
     assert _shown(call, job, "daily", "user", "n") == [("a", 1), ("c", 1)]
     changed = call("changes", job, "sessions", "--json").document["counts"]
-    # That of b goes, that of c comes, and that of a is no longer open.
+    # The session of b goes, that of c comes, and that of a is no longer open.
     found = {name: n for name, n in changed.items() if n}
     assert found == {"deleted": 1, "inserted": 1, "updated": 1}
 
-    # What made the crawler goes; the events of its days are people's again.
+    # Without the event that made a crawler of a, the events of its days are people's again.
     _write(job, "0", EVENTS[1:])
     call("run", job, "--json")
     assert ("a", 3) in [(row[0], row[1]) for row in _totals(call, job)]
@@ -117,10 +117,10 @@ def _totals(call: Call, job: Path) -> list[tuple[Any, ...]]:
 def test_late_events_and_dates_by_themselves(call: Call, job: Path) -> None:
     first = call("run", job, "--missing", "--json").document
     assert first["quarantined"] == {"crawler": 3, "no_key": 1}
-    # A late event makes a bot of b, by its fourth event, and none of others.
+    # A late event, its fourth one, makes b a bot, and no other key.
     _write(job, "1", [_event("4", "b", "29T10:20:00"), _event("6", "c", "30T10:00:00")])
     plan = call("plan", job, "--recompute", "--json").document["stages"][0]
-    # Four rows of b that leave, a copy among them, and one of c that comes.
+    # Four rows of b leave, with a copy among them, and one of c comes.
     assert plan["late"][0]["events"] == 5
     assert plan["late"][0]["bots"] == {"late": 1, "became": 4, "ceased": 0}
 
@@ -136,7 +136,7 @@ def test_late_events_and_dates_by_themselves(call: Call, job: Path) -> None:
     assert found == {"deleted": 1, "inserted": 1, "updated": 1}
     assert call("validate", job).code == 0
 
-    # After midnight in Oslo: a day later, of a session that began the day before.
+    # After midnight in Oslo, so on the next day, in a session that began the day before.
     _write(job, "2", [_event("7", "c", "30T21:50:00"), _event("8", "c", "30T22:10:00", "bot")])
     call("run", job, "--date", "2026-03-30")
     plan = call("plan", job, "--date", "2026-03-31", "--json").document

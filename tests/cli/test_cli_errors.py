@@ -1,4 +1,4 @@
-"""Whatever goes wrong: an exit code, one line or one document, and no stack trace unasked."""
+"""Every error has an exit code and one line or one document; a stack trace only if asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs changed, which there were, going back, and cleaning: as typed and as printed."""
+"""What runs changed, which runs there were, going back, and cleaning: as typed and as printed."""
 
 from __future__ import annotations
 

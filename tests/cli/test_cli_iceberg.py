@@ -75,7 +75,7 @@ def test_a_job(job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     rows_of_table = store.catalog.load_table("web.sessions").scan().to_arrow().num_rows
     assert rows_of_table == first["windows"]["sessions"]["rows"]
 
-    # Nothing that is said, and nothing that is left, has a secret in it.
+    # Nothing that was printed, and nothing that is left, has a secret in it.
     said += [repr(each) for each in (plan, first)]
     assert not [each for each in said if SECRET in each]
     left = [each for each in tmp_path.rglob("*") if each.is_file() and each != job]

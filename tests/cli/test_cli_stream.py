@@ -23,7 +23,7 @@ tables: {path: out}
 
 @pytest.mark.slow
 def test_stream_and_go_on(call: Call, tmp_path: Path) -> None:
-    """Of one file, without a key; and again, with nothing new."""
+    """A stream of one file, without a key; then again, with nothing new."""
     (tmp_path / "job.yaml").write_text(JOB)
     seen = [("10:00", "/a"), ("10:30", "/b"), ("12:00", "/c")]
     lines = [json.dumps({"at": f"2026-03-01T{at}:00Z", "page": page}) for at, page in seen]

@@ -1,4 +1,4 @@
-"""Values as people and programs get to see them, and times as people type them."""
+"""Values as people and programs see them, and times as people type them."""
 
 from __future__ import annotations
 

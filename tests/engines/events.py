@@ -1,8 +1,8 @@
 """Write the events that all engines are fed: `python tests/engines/events.py`.
 
-One file in order of arrival. An event's delay is what its arrival lags its time by, so the
-largest time seen never runs ahead of the arrivals, and a *pin*, an event without delay, sets
-stream time to a chosen moment: that is how events exactly at an engine's edges are made.
+One file in order of arrival. An event's delay is how far its arrival lags behind its time, so the
+largest time seen never runs ahead of the arrivals. A *pin*, an event without delay, sets stream
+time to a chosen moment: that is how events exactly at an engine's edges are made.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ FOLDER = Path(__file__).with_name("recorded")
 PARTITIONS = 4
 SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
 
-START = 1_743_292_200_000  # 2025-03-29 23:50 UTC: an hour later clocks in Berlin jump to summer
+START = 1_743_292_200_000  # 2025-03-29 23:50 UTC; clocks in Berlin jump to summer time at 01:00 UTC
 SPAN = 150 * MINUTE
 RESTART = START + 75 * MINUTE
 GAP, SIZE, GRACES = 30 * SECOND, MINUTE, (0, 10 * SECOND, HOUR)
@@ -41,7 +41,7 @@ def partition_of(key: str) -> int:
 
 
 def delay(chance: random.Random) -> int:
-    """None for six in ten, up to a minute for most others, minutes to hours for 2 %."""
+    """No delay for six in ten, up to a minute for most others, minutes to hours for 2 %."""
     kind = chance.random()
     if kind < 0.62:
         return 0
@@ -51,7 +51,7 @@ def delay(chance: random.Random) -> int:
 
 
 def visits(chance: random.Random) -> list[Arrival]:
-    """Regular keys come now and then, one is there all the time, some events have no key."""
+    """Regular keys come now and then, one is there all the time, and some events have no key."""
     found: list[Arrival] = []
 
     def add(key: str | None, time: int) -> None:
@@ -73,7 +73,7 @@ def visits(chance: random.Random) -> list[Arrival]:
 
 
 def gap_edges() -> list[Arrival]:
-    """Pairs a gap and a gap and 1 ms apart, both ways round, and a last event that joins two."""
+    """Pairs a gap apart, or a gap and 1 ms, in both orders, and a last event that joins two."""
     found: list[Arrival] = []
     for number in range(4):
         key, time = f"gap-{number}", START + (10 + 7 * number) * MINUTE
@@ -93,7 +93,7 @@ def late_edges() -> list[Arrival]:
     found: list[Arrival] = []
     for place, grace in enumerate(GRACES):
         key = f"late-{place}"
-        # Of the same partition, so that its clock is pinned too.
+        # A key of the same partition, so that its clock is pinned too.
         pin = next(each for each in REGULAR if partition_of(each) == partition_of(key))
         for number, past in enumerate((-1, 0, 1)):
             # A session (and look-back window) is final at its last event + gap + grace; the late
@@ -117,7 +117,7 @@ def late_edges() -> list[Arrival]:
 def after_restart() -> list[Arrival]:
     """What waited while the application was down: one late event or two in every partition.
 
-    They are dropped by a clock that has seen what came before, and not by one that starts anew.
+    They are dropped by a clock that has seen what came before, but not by one that starts anew.
     """
     return [
         (RESTART, key, RESTART - minutes * MINUTE)
@@ -155,7 +155,7 @@ def two_streams() -> list[dict[str, object]]:
 def main() -> None:
     chance = random.Random(7)
     arrivals = [*visits(chance), *gap_edges(), *late_edges(), *after_restart()]
-    # Some are delivered once more, a little later.
+    # Some are delivered again, a little later.
     originals: list[tuple[int, int, str | None, int, int]] = [
         (arrived, number, key, time, 1 + int(chance.random() * 99))
         for number, (arrived, key, time) in enumerate(arrivals)
@@ -174,7 +174,7 @@ def main() -> None:
         offsets[partition] += 1
     write("events", rows)
 
-    # Around 1970: its windows would start before the epoch, and so do some events.
+    # Around 1970: windows would start before the epoch, as some of the events do.
     times = (-70_000, -30_001, -1, 0, 15_000, -20_000, 59_999, 60_000, -1, 30_000)
     write(
         "before_epoch",

@@ -27,7 +27,7 @@ FOLDER = Path(__file__).parent / "recorded"
 RANDOM = FOLDER / "random"
 MS = 1_000
 
-#: Fixtures that the replay does not give, and why.
+#: Fixtures that the replay does not reproduce, and why.
 NOT_MODELLED = {
     **dict.fromkeys(
         ("beam/before-epoch-hopping", "beam/before-epoch-tumbling"),
@@ -45,8 +45,8 @@ class Recording:
     """What an engine made of some events: one fixture, or a random case.
 
     Attributes:
-        name: of its folder; a random case has the engine's and a number.
-        settings: as they ran.
+        name: of its folder; for a random case, the engine's name and a number.
+        settings: what it ran with.
         files: the rows of each file.
         failed: what the engine said if it failed.
     """
@@ -90,7 +90,7 @@ class Recording:
         return given if isinstance(given, list) else [given]
 
     def us(self, setting: str) -> int:
-        """A duration; a fraction of a second is one of ISO 8601 to `fixed`."""
+        """A duration; `fixed` takes a fraction of a second only in the form of ISO 8601."""
         text = self.settings[setting]
         return fixed(f"PT{text.upper()}" if "." in text else text, field=setting).us
 

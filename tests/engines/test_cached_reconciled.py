@@ -1,4 +1,4 @@
-"""What goes by commits and by the wall clock, through `Job.reconcile`."""
+"""Operators that depend on commits and on the wall clock, through `Job.reconcile`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ stream:
 """
 
 
-#: By recording: with its commits and restarts, and without.
+#: The causes for each recording: with its commits and restarts, and without.
 CAUSES = {
     "session-10s": (
         {"late": 42, "redelivered": 27, "engine_loss": 1},
@@ -109,7 +109,7 @@ def test_emission_at_intervals_of_the_wall_clock(spark: SparkSession, tmp_path: 
     job.run(spark)
     settings = {"emit": "on_close", "emit_interval": "1s"}
     found = job.reconcile("written", spark, **settings, wall_clock="processed")
-    # The store has deleted most of what had closed when the operator looked for it.
+    # The store has deleted most of what had closed before the operator looked for it.
     expected = {"engine_loss": 239, "late": 56, "redelivered": 4, "pending": 3}
     assert (found.causes, found.possible) == (expected, 0)
     with pytest.raises(ColumnError, match=r"^stream\.wall_clock: no such column.*'processd'"):

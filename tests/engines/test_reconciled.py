@@ -43,7 +43,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def events() -> dict[str, list[Event]]:
-    """By key, with Kafka's clock at each: all went through one partition."""
+    """The events by key, each with Kafka's clock: all went through one partition."""
     found: dict[str, list[Event]] = {}
     clock = 0
     for each in lines(RECORDED / "events.jsonl"):
@@ -117,7 +117,7 @@ def explained(
     stream = written(folder, settings, window)
     together = settings["caching"] or settings["emit"] == "on_close" or is_distinct(window)
     if together:
-        # Other keys' events decide what becomes of a key's windows: no clock says it all.
+        # Other keys' events decide what becomes of a key's windows: a clock alone does not tell.
         events = {
             key: [replace(each, arrival=2 * each.arrival, clock=None) for each in own]
             for key, own in events.items()
@@ -128,7 +128,7 @@ def explained(
         again = copies(own)
         once = [each for each in own if each.arrival not in again]
         bare = [Event(key=e.key, time=e.time, arrival=e.arrival, value=e.value) for e in once]
-        # Nothing else has Kafka's sliding windows; with such settings nothing is late.
+        # Only Kafka Streams has such sliding windows; with these settings nothing is late.
         sliding = {"engine": "kafka-streams", **ENDLESS} if is_distinct(window) else {}
         made = replay(bare, window, aggregates=aggregates, **sliding)
         batch = [Row(each.start, each.end, each.values) for each in made.final]
@@ -147,7 +147,7 @@ def explained(
             )
 
 
-#: All that wrote at every update, without a cache and without a restart.
+#: All recordings that wrote at every update, without a cache and without a restart.
 UPDATES = [
     "session-0s", "session-10s", "session-1h",
     "session-0s-long", "session-10s-long", "session-1h-long", "session-10s-sum",
@@ -172,7 +172,7 @@ def test_every_difference_is_explained(name: str, events: dict[str, list[Event]]
     assert not (long and counts["engine_loss"])
 
 
-#: What wrote a window once, when it had closed, and what wrote through a cache.
+#: Recordings that wrote a window once, when it had closed, or wrote through a cache.
 LATER = [
     "session-0s-suppressed", "session-10s-suppressed", "session-10s-long-suppressed",
     "session-1h-suppressed", "tumbling-10s-suppressed", "hopping-10s-suppressed",

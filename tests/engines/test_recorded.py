@@ -1,4 +1,4 @@
-"""Every recording is compared with the replay, or it is said why not."""
+"""Every recording is compared with the replay, or is listed with the reason why not."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The replay gives, row by row, what Flink wrote.
 
-Windows that one watermark completes fire by their ends; among those of one end the order is that
-of a heap, and not compared.
+Windows that one watermark completes fire in order of their ends. Those with the same end fire in
+the order of a heap, which is not compared.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Row = dict[str, Any]
 
 
 def by_end(rows: Iterable[Row], *names: str) -> list[Row]:
-    """Rows that follow each other and are equal in these columns are put in order of their keys."""
+    """Sorts neighbouring rows that are equal in these columns by their keys."""
     runs = groupby(rows, key=lambda row: [row.get(name) for name in names])
     return [row for _, run in runs for row in sorted(run, key=lambda row: str(row["key"]))]
 
@@ -44,9 +44,9 @@ def test_datastream(recording: Recording) -> None:
 
 
 def in_utc(row: Row, zone: str) -> Row:
-    """With bounds that the zone's clocks show as clocks of UTC show them.
+    """The row with its bounds converted from the zone's clocks to UTC.
 
-    At two o'clock the clocks were set to three: both are one instant.
+    At two o'clock the clocks were set to three, so both are one instant.
     """
     walls = {name: dt.datetime.fromisoformat(row[name]) for name in ("window_start", "window_end")}
     instants = {
@@ -59,7 +59,7 @@ def in_utc(row: Row, zone: str) -> Row:
 
 
 def on_local_clock(window: Any) -> Any:
-    """SQL cuts windows of any size on the clock of the session's zone."""
+    """SQL aligns windows of any size to the clock of the session's zone."""
     assert isinstance(window, TumblingWindow)
     assert isinstance(window.size, Fixed)
     return TumblingWindow(size=f"{window.size.us // HOUR} local hours")
@@ -100,7 +100,7 @@ def changes(recording: Recording, result: Replayed) -> Iterable[Row]:
 
 
 def text(us: int) -> str:
-    """As Java prints a local time."""
+    """A local time as Java prints it."""
     moment = EPOCH + dt.timedelta(microseconds=us)
     if moment.microsecond:
         return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // MS:03}"

@@ -28,7 +28,7 @@ def test_the_drivers_records(recording: Recording) -> None:
 
 
 def through_broker(recording: Recording) -> tuple[Replayed, dict[int, int]]:
-    """With the first offset of each partition after the restart."""
+    """The replay, with the first offset of each partition after the restart."""
     rows, restart = recording.input(), recording.restart
     assert restart is not None
     first = {
@@ -61,7 +61,7 @@ def test_the_brokers_records(recording: Recording) -> None:
         for each in result.emissions
     ] == [tuple(row[name] for name in columns) for row in recording.rows("output")]
     # A session's record carries the time of the last event that changed it; which one removed it
-    # from the cache is not told.
+    # from the cache is not known.
     times = {(row["partition"], row["offset"]): row["time"] for row in recording.input()}
     changelog = recording.rows("changelog")
     sessions = isinstance(recording.window, SessionWindow)

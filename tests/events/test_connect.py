@@ -1,4 +1,4 @@
-"""The same under Spark Connect."""
+"""Events are read the same way under Spark Connect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of which rows are deleted beside the files: what is read of them."""
+"""Tables with rows that are deleted beside the files: what is read of them."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def test_deletion_vectors(spark: SparkSession, tmp_path: Path, storage: str) -> 
     once = of_delta(spark, path)
     assert values(once) == [1, 2, 3, 5, 6, 7, 8, 9, 10]
     assert [row.place for row in once.frame.collect()].count("a/b é") == 3
-    # Further ones of the same file, and all of another.
+    # More rows of the same file, and all rows of another.
     again = {at["a/b é"]: [0, 1, 4], at["c"]: range(5)}
     deletion_vectors.delete_places(path, storage, again, tmp_path)
     twice = of_delta(spark, path)
     assert values(twice) == [2, 3, 10]
-    # The frame of before still reads what there was.
+    # The earlier frame still reads what there was.
     assert values(once) == [1, 2, 3, 5, 6, 7, 8, 9, 10]
     changed = set(twice.snapshot.inputs) - set(once.snapshot.inputs)
     assert {each.path.split("/")[-2] for each in changed} == {"place=a%2Fb%20%C3%A9", "place=c"}
@@ -88,7 +88,7 @@ def test_places_in_files_that_are_read_in_parts(spark: SparkSession, tmp_path: P
     try:
         source = of_delta(spark, path)
         parts = source.frame.select(F.spark_partition_id().alias("part")).distinct().count()
-        # A condition by which parts of the file are left out.
+        # A condition that leaves out parts of the file.
         some = source.only([source.snapshot.inputs[0].path], F.col("n") >= 150_000)
         found = [row.n for row in source.frame.collect()]
         late = [row.n for row in some.collect()]
@@ -110,13 +110,13 @@ def test_only_files_with_deletions_pay(spark: SparkSession, tmp_path: Path) -> N
     name = min(deletion_vectors.live(path))
     deletion_vectors.delete_places(path, "i", {name: [0]})
     source = of_delta(spark, path)
-    # One scan of each kind; the other's rows are neither numbered nor joined.
+    # One scan of each kind of file; where there are no deletions, rows are not numbered or joined.
     plan = explained(source.frame)
     assert plan.count("FileScan parquet") == 2
     assert plan.count("LeftAnti") == 1
     [other] = [each.path for each in source.snapshot.inputs if each.deletions is None]
     assert "Join" not in explained(source.only([other]))
-    # Without the rows' other columns nothing of them is read.
+    # If no column is asked for, none is read.
     counted = explained(source.frame.select(F.lit(1)))
     assert "n#" not in "".join(line for line in counted.splitlines() if "FileScan" in line)
 
@@ -136,7 +136,7 @@ def given(*rows: tuple[int, str | None]) -> pa.Table:
 
 
 def files_of(table: Table) -> dict[tuple[Any, ...], DataFile]:
-    """The files, by what the first column has in them."""
+    """The files by the values of their first column."""
     snapshot = table.current_snapshot()
     assert snapshot is not None
     found = {}
@@ -161,7 +161,7 @@ def test_positions(spark: SparkSession, tmp_path: Path, catalog: Catalog) -> Non
     twice = of_iceberg(spark, tmp_path)
     assert values(twice) == [1, 4]
     assert all(each.deletions for each in twice.snapshot.inputs)
-    # The same again, and deletions of a file that is not there: nothing has changed.
+    # The same again, and deletions in a file that is gone: nothing has changed.
     iceberg_deletes.delete_places(table, {first: [0]})
     table.append(given((5, "e")))
     gone = files_of(table)[(5,)]
@@ -176,7 +176,7 @@ def test_values(spark: SparkSession, tmp_path: Path, catalog: Catalog) -> None:
     table.append(given((0, "a"), (1, None), (2, "c"), (3, "a")))
     iceberg_deletes.delete_values(table, {"user": ["a", None]})
     table.append(given((4, "a"), (5, None), (6, "c"), (6, "d")))
-    # Rows that were added later are others, though they have the same values.
+    # Rows that were added later are not deleted, though they have the same values.
     once = of_iceberg(spark, tmp_path)
     assert values(once) == [2, 4, 5, 6, 6]
     assert sorted(each.deletions is None for each in once.snapshot.inputs) == [False, True]
@@ -184,9 +184,9 @@ def test_values(spark: SparkSession, tmp_path: Path, catalog: Catalog) -> None:
     twice = of_iceberg(spark, tmp_path)
     assert values(twice) == [2, 4, 5, 6]
     assert [row.user for row in twice.frame.collect() if row.n == 6] == ["d"]
-    # All files that deletions reach count as changed.
+    # All files that the deletions reach count as changed.
     assert not set(once.snapshot.inputs) & set(twice.snapshot.inputs)
-    # With places, and with a column that is wider now.
+    # By places, too, and with a column that has been widened.
     with table.update_schema() as update:
         update.update_column("n", LongType())
     iceberg_deletes.delete_places(table, {files_of(table)[4, 5, 6, 6]: [1]})
@@ -200,14 +200,14 @@ def test_values_in_partitions(spark: SparkSession, tmp_path: Path, catalog: Cata
     with table.update_spec() as update:
         update.add_field("user", IdentityTransform(), "user")
     table.append(given((0, "a"), (1, "a"), (0, "b"), (1, "b"), (0, None)))
-    # Only of the partition, and not of the files from before there were partitions.
+    # Only rows of the partition, not of the files from before there were partitions.
     iceberg_deletes.delete_values(table, {"n": [0]}, Record("a"))
     rows = sorted(map(repr, of_iceberg(spark, tmp_path).frame.select("n", "user").collect()))
     assert len(rows) == 6
     assert rows.count("Row(n=0, user='a')") == 1
     changed = [each.path for each in of_iceberg(spark, tmp_path).snapshot.inputs if each.deletions]
     assert ["user=a" in each for each in changed] == [True]
-    # Deletions without a partition are of all of them.
+    # Deletions without a partition apply to all partitions.
     iceberg_deletes.delete_values(table, {"n": [0]})
     source = of_iceberg(spark, tmp_path)
     assert sorted((row.n, row.user) for row in source.frame.collect()) == [

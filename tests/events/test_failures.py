@@ -1,4 +1,4 @@
-"""What Spark raises while it computes comes out as one line."""
+"""What Spark raises while it computes becomes an error of one line."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_paths_with_blanks_are_told_whole(spark: SparkSession, tmp_path: Path) -
     ],
 )
 def test_causes_that_are_text_only(text: str, told: str) -> None:
-    """As Py4J and a query over a stream have them, on Spark 4.1 and later."""
+    """Py4J and streaming queries give such causes on Spark 4.1 and later."""
     assert told in str(translate(RuntimeError(text)))
 
 

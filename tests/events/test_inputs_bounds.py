@@ -1,4 +1,4 @@
-"""Bounds of the times in a file: never narrower than what is read from it."""
+"""Bounds of the times in a file are never narrower than what is read from it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DAY = 86_400_000_000
 NOON = datetime(2024, 7, 1, 12, tzinfo=timezone.utc)
 NOON_US = 1_719_835_200_000_000
 ZONES = ["UTC", "Europe/Berlin", "America/St_Johns", "America/Sao_Paulo", "Pacific/Apia"]
-# Near changes of the clocks of these zones, and elsewhere.
+# Times near clock changes in these zones, and elsewhere.
 ANCHORS = [NOON_US, 1_711_846_800_000_000, 930_362_400_000_000, 1_325_203_200_000_000, 0, -(10**15)]
 
 FORMATS = {
@@ -48,7 +48,7 @@ FORMATS = {
 
 
 def table(times: list[int | None]) -> pa.Table:
-    """Columns of every type; the n-th row of each is about the n-th time."""
+    """Columns of every type; the n-th row of each is close to the n-th time."""
 
     def made(type_: pa.DataType, value: Any) -> pa.Array:
         return pa.array([None if us is None else value(us) for us in times], type_)
@@ -75,7 +75,7 @@ def table(times: list[int | None]) -> pa.Table:
 
 
 def check(source: Source, names: list[str], zone: str = "UTC", tick: int = 1) -> None:
-    """Compare with what Spark reads of these columns, file by file."""
+    """Compare with what Spark reads from these columns, file by file."""
     paths = [file.path for file in source.snapshot.inputs]
     times = [time_column(source.frame, name, FORMATS[name], zone) for name in names]
     ends = [
@@ -93,7 +93,7 @@ def check(source: Source, names: list[str], zone: str = "UTC", tick: int = 1) ->
             assert known is not None
             least, largest = least // tick * tick, largest // tick * tick
             assert known[0] <= least <= largest <= known[1], rules
-            # As narrow as clocks allow, a tick for what was cut off.
+            # As narrow as clocks allow, plus a tick for what was cut off.
             slack = DAY + 14 * DAY * (least < 0) + tick
             assert least - slack <= known[0]
             assert known[1] <= largest + slack

@@ -77,7 +77,7 @@ def test_a_log_that_does_not_reach_back(tmp_path: Path) -> None:
     (tmp_path / "events" / "_delta_log" / f"{1:020}.json").unlink()
     assert rewrites(path, 1, 2) == ()
     assert rewrites(path, 0, 2) == ()
-    # It was recreated.
+    # The table was recreated.
     assert rewrites(path, 7, 2) == ()
     (tmp_path / "events" / "_delta_log" / f"{1:020}.json").write_text("{")
     with pytest.raises(SourceError, match=r"the log of the Delta table cannot be read: ") as raised:

@@ -1,4 +1,4 @@
-"""Paths of late events: read as the source is, each file once, and missed loudly."""
+"""Paths of late events are read as the source is, each file once; missing ones are an error."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_a_condition(spark: SparkSession, tmp_path: Path, format: str) -> None:
 
 @pytest.mark.parametrize("format", ["parquet", "csv", "json"])
 def test_folders_of_two_forms_are_refused(spark: SparkSession, tmp_path: Path, format: str) -> None:
-    # Spark reads those in folders, and passes over the other without a word.
+    # Spark reads the one in the folder, and skips the other silently.
     write(tmp_path, format, "day=2024-07-01/a", [{"u": "x"}])
     write(tmp_path, format, "b", [{"u": "y"}])
     with pytest.raises(SourceError, match=r"folders such as .* differ in name or depth from"):

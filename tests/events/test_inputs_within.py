@@ -1,4 +1,4 @@
-"""Conditions on raw columns: Spark pushes them down, and no event is ever lost by them."""
+"""Conditions on raw columns: Spark pushes them down, and no event is ever lost to them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOW, HIGH = 1_719_792_000_000_000, 1_719_878_400_000_000  # 2024-07-01, a day of
 ZONES = ["UTC", "Europe/Berlin", "America/St_Johns", "America/Sao_Paulo", "Pacific/Apia"]
 
 WALL_CLOCK = "timestampadd(MICROSECOND, us, TIMESTAMP_NTZ'1970-01-01 00:00:00')"
-# How a raw column is made of `us`, an instant; and how it is read.
+# How a raw column is made from `us`, an instant, and how it is read.
 KINDS: dict[str, tuple[str, str | None]] = {
     "instant": ("timestamp_micros(us)", None),
     "wall_clock": (WALL_CLOCK, None),
@@ -51,7 +51,7 @@ def us(moment: datetime) -> int:
 
 
 def changes(zone: str) -> list[int]:
-    """Hours of changes of the clocks, µs since the epoch."""
+    """The hours at which the clocks change, µs since the epoch."""
     found = []
     for year in (1945, 1987, 1999, 2011, 2024):
         hours = [
@@ -94,7 +94,7 @@ def test_no_event_is_lost(spark: SparkSession, kind: str, data: st.DataObject) -
     )
     frame = spark.range(1).select(F.explode(F.array(*map(F.lit, [*times, None]))).alias("us"))
     frame = frame.selectExpr(f"{KINDS[kind][0]} as t")
-    # Dates as `normalise` wants them, by its own times.
+    # Dates as `normalise` expects them, from its own times.
     local = to_local(F.col(TIME), zone)
     day = F.date_from_unix_date(((local - F.pmod(local, F.lit(DAY))) / DAY).cast("int"))
     timed = normalise(frame, replace(rules, date_column=None))
@@ -124,7 +124,7 @@ def test_extreme_bounds(spark: SparkSession) -> None:
 
 
 def scan(frame: DataFrame) -> dict[str, str]:
-    """What the plan's scan says of its filters."""
+    """The filters that the plan's scan shows."""
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         frame.explain("formatted")
     return dict(

@@ -16,7 +16,7 @@ SCHEMA = (
     "s string, n bigint, d double, b boolean, day date, m decimal(30,5), at timestamp, "
     "st struct<a:int,b:string>, ar array<int>, mp map<string,string>, `q r` int, `a.b` int"
 )
-#: Each an object, or none; and blank ones.
+#: Lines with one object or none, and blank lines.
 LINES = r"""
 {"s":"a","n":1,"d":1.5,"b":true,"day":"2026-01-02","m":1.25,"at":"2026-01-02T03:04:05Z"}
 {}
@@ -67,7 +67,7 @@ x
 {"S":"a"}
 é
 """
-#: More than one object, or something behind it.
+#: Lines with more than one object, or with something after it.
 MORE = [
     '{"s":"a"}{"s":"b"}',
     '{"s":"a"} {"s":"b"}',
@@ -106,7 +106,7 @@ def test_what_follows_an_object_is_not_lost(spark: SparkSession, tmp_path: Path)
     bad = {row._corrupt for row in frame.collect() if row._corrupt is not None}
     assert bad == {*MORE, '{"s":1}{"st":2}'}
     assert frame.where("_corrupt IS NOT NULL").count() == len(bad)
-    # The first one counts, as Spark reads it.
+    # The first object counts, as Spark reads it.
     assert frame.where("_corrupt IS NULL").count() == len(MORE) + 1
     assert {row._source for row in frame.collect()} == {str(path)}
 
@@ -141,7 +141,7 @@ def test_columns_from_folders(spark: SparkSession, tmp_path: Path) -> None:
     given = opened(spark, "json", tmp_path, schema="day string, s string").frame
     for frame in (inferred, given):
         assert {*frame.columns} == {"s", "day", "kind", "_corrupt", "_source"}
-        # As the schema says, and with the folder's value.
+        # The type is the schema's, and the value is the folder's.
         assert frame.schema["day"].dataType.simpleString() == "string"
         good = frame.where("_corrupt IS NULL").select("s", F.col("day").cast("string"), "kind")
         assert {tuple(row) for row in good.collect()} == {

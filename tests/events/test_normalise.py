@@ -1,4 +1,4 @@
-"""Which rows are events, why others are not, and what is kept of those."""
+"""Which rows are events, why others are not, and what is kept of the others."""
 
 from __future__ import annotations
 

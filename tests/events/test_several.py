@@ -40,7 +40,7 @@ checks: {builtin: {quarantined_share: off}}
 
 
 def write(spark: SparkSession, folder: Path, number: int, clicks: str, buys: str) -> None:
-    """A file of each source; an event is user, minute of the hour, value and id."""
+    """Writes a file for each source; an event is user, minute of the hour, value and id."""
 
     def events(text: str) -> list[list[str]]:
         return [each.split(":") for each in text.split()]
@@ -115,7 +115,7 @@ def test_a_job_of_two_sources(spark: SparkSession, tmp_path: Path) -> None:
 
 @spark_only
 def test_a_job_that_had_one_source(spark: SparkSession, tmp_path: Path) -> None:
-    """Its late files are no inputs any more, and a run of everything begins anew."""
+    """Its late files are no longer inputs, and a full run begins anew."""
     write(spark, tmp_path, 0, "a:10:1:c1", "a:15:7:b1")
     write(spark, tmp_path / "other", 1, "a:20:2:late", "")
     one = JOB.split("windows:")[1].split("joins:")[0].replace("source = 'clicks'", "ad > 0")

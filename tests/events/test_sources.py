@@ -1,4 +1,4 @@
-"""Every format of source: what is read, what is refused, and that a run's input stands still."""
+"""Every format of source: what is read, what is refused, and that a run's input stays the same."""
 
 from __future__ import annotations
 

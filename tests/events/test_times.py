@@ -31,7 +31,7 @@ def zoned(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[Spark
 
 
 def micros(moment: datetime) -> int:
-    """What a wall clock's time is in UTC: fold 0 is the earlier one, and moves gaps forward."""
+    """A wall clock's time in UTC: fold 0 is the earlier of two, and moves times in gaps forward."""
     return (moment.astimezone(timezone.utc) - EPOCH) // timedelta(microseconds=1)
 
 
@@ -40,7 +40,7 @@ def local_text(moment: datetime) -> str:
 
 
 def transitions(zone: str) -> list[datetime]:
-    """Local times near every change of the clocks in some years."""
+    """Local times near every clock change in some years."""
     found = []
     for year in (1916, 1945, 1955, 1969, 1985, 2015, 2024):
         day = datetime(year, 1, 1)
@@ -63,7 +63,7 @@ def read(
     return [row.t for row in sorted(rows)]
 
 
-#: As text has them: an hour that there is twice is the first one, as Python's is without `fold`.
+#: As in text: an hour that occurs twice means the first one, as in Python without `fold`.
 moments = st.datetimes(datetime(1902, 1, 1), datetime(2037, 12, 31)).map(
     lambda time: time.replace(fold=0)
 )
@@ -187,7 +187,7 @@ def test_numbers(spark: SparkSession, fmt: str, count: int) -> None:
             if isinstance(value, float) and exact is not None:
                 if ulp(value) * unit <= 1:
                     exact = Fraction(repr(value))
-                elif row.t is not None:  # doubles are wider apart than microseconds
+                elif row.t is not None:  # doubles are more than a microsecond apart
                     assert abs(row.t - exact * unit) <= 1, (value, drawn.SEEDS)
                     continue
             expected = None if exact is None else in_years(exact * unit)

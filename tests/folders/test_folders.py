@@ -1,4 +1,4 @@
-"""Folders on the local disk, where something is in the way."""
+"""Folders on the local disk when something is in the way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joins in plain Python, by looking at every pair; and drawn cases for them."""
+"""Joins in plain Python that look at every pair, and drawn cases for them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Row:
         return (self.key, self.part, self.time, self.value, self.arrival)
 
 
-#: What is in the place of a missing right event, and of a missing left one.
+#: What stands for a missing right event, and for a missing left one.
 NO_RIGHT = (None, None, None)
 
 
@@ -49,7 +49,7 @@ def same_key(a: Row, b: Row) -> bool:
 def joined(
     left: Sequence[Row], right: Sequence[Row], how: str, meets: Callable[[int, int], bool]
 ) -> Counter[tuple[Any, ...]]:
-    """The rows of a join; `meets` says it of the indexes of a left and a right event."""
+    """The rows of a join; `meets` takes the indexes of a left and a right event."""
     found: Counter[tuple[Any, ...]] = Counter()
     partners: set[int] = set()
     for i, one in enumerate(left):
@@ -73,7 +73,7 @@ def joined(
 
 @cache
 def sides(unit: int, *, usable: bool = False) -> st.SearchStrategy[tuple[list[Row], list[Row]]]:
-    """Two streams with times around multiples of so many µs, before 1970 as well."""
+    """Two streams with times around multiples of `unit` µs, also before 1970."""
     times = st.builds(
         lambda n, fine: n * unit + fine, st.integers(-9, 9), st.sampled_from([-1, 0, 0, 0, 1])
     )
@@ -94,9 +94,9 @@ Case = tuple[list[Row], list[Row]]
 
 
 def apart(cases: Sequence[Case]) -> tuple[list[Row], list[Row]]:
-    """Both sides of all cases, the key of each with its case's number before it.
+    """Both sides of all cases, each key with the number of its case in front.
 
-    Rows without a key stay as they are: they are in no pair, so cases do not meet by them.
+    Rows without a key stay as they are: they are in no pair, so they do not mix cases.
     """
     left, right = (
         [
@@ -117,7 +117,7 @@ def by_case(
     cases: Sequence[Case],
     expected: Callable[[list[Row], list[Row]], Counter[tuple[Any, ...]]],
 ) -> Counter[tuple[Any, ...]]:
-    """What is expected of all cases together."""
+    """The expected rows of all cases together."""
     found: Counter[tuple[Any, ...]] = Counter()
     for number in range(len(cases)):
         one = apart([([], [])] * number + [cases[number]])

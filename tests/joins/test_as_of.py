@@ -1,4 +1,4 @@
-"""The latest event before, against a look at every pair."""
+"""The latest event before another, checked by looking at every pair."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_columns_of_the_result(spark: SparkSession) -> None:
 
 
 def test_nothing_is_left_of_what_is_too_long_before(spark: SparkSession) -> None:
-    """Not in columns within columns either."""
+    """Not even in columns within columns."""
     left = spark.range(4).selectExpr("0 AS user", "timestamp_seconds(id * 10) AS at")
     right = spark.sql(
         "SELECT 0 AS user, timestamp_seconds(0) AS at, 7 AS x, named_struct('a', 8) AS info"

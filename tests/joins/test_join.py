@@ -1,4 +1,4 @@
-"""Pairs that are close in time, against a look at every pair."""
+"""Pairs that are close in time, checked by looking at every pair."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.joins.reference import HOWS, Case, Row
 
 COMMON: dict[str, Any] = {"on": ["key", "part"], "time": "time", "time_format": "epoch_us"}
 UNIT = 10
-#: Before, after, and the same in µs.
+#: The setting, and what it allows before and after in µs.
 WITHIN = {
     "both": (("20us", "10us"), 20, 10),
     "none": (("0s", "0s"), 0, 0),

@@ -87,7 +87,7 @@ def test_pairs_are_those_of_plain_python(
 def test_the_text_of_a_number(spark: SparkSession) -> None:
     events = spark.range(4).selectExpr("1 key", "id", "timestamp_seconds(id) at")
     found = join(events, events, on="key", time="at", within="2 messages").collect()
-    # Of one instant the left event comes first.
+    # At one instant the left event comes first.
     pairs = {(row.id, row.id_right) for row in found}
     assert pairs == {(a, b) for a in range(4) for b in range(4) if -1 <= b - a < 2 or a - b == 2}
 

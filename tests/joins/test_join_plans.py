@@ -1,4 +1,4 @@
-"""No join builds a key's cross product, or exchanges a side more than once: read from the plan."""
+"""No join builds a key's cross product or exchanges a side more than once: read from the plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMMON: dict[str, Any] = {"on": "user", "time": "at"}
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_broadcasts(spark: SparkSession) -> Iterator[None]:
-    """As for sides that are too large for one."""
+    """As if the sides were too large for broadcasts."""
     spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
     yield
     spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
@@ -41,14 +41,14 @@ def in_sessions(how: str) -> Callable[[DataFrame], DataFrame]:
     return lambda events: session_join(events, events, window=window, how=how, **COMMON)
 
 
-#: What is built, and how many exchanges and sorts it has.
+#: What is built, and how many exchanges and sorts it takes.
 PLANS: dict[str, tuple[Callable[[DataFrame], DataFrame], int, int]] = {
     **{how: (paired(how), 2, 2) for how in ("inner", "left", "semi", "anti")},
-    # Both sides' events without a partner take a join each.
+    # The events without a partner take one more join for each side.
     "full": (paired("full"), 4, 4),
     "where": (paired("left", where="left.amount > right.amount"), 2, 2),
     "as_of": (lambda events: as_of(events, events, tolerance="5m", **COMMON), 1, 1),
-    # Sessions are two exchanges and a sort by themselves, and here one that sorts them again.
+    # Sessions alone take two exchanges and a sort; here one more exchange sorts them again.
     "sessions": (in_sessions("left"), 3, 2),
 }
 
@@ -63,11 +63,11 @@ def test_exchanges_and_sorts(events: DataFrame, name: str) -> None:
 
 
 def test_rows_meet_by_one_number(events: DataFrame) -> None:
-    """Its sort is by a long alone; a text beside it would take several times as long."""
+    """The sort is by a long alone; with a text as well it would take several times as long."""
     text = explained(paired("inner")(events))
     assert "SortMergeJoin [_join_place#" in text
     assert text.count("Sort [_join_place#") == 2
-    # The key, and further conditions, are looked at where two rows meet.
+    # The key and further conditions are checked where two rows meet.
     assert "hashpartitioning(_join_place#" in text
 
 

@@ -1,4 +1,4 @@
-"""What is proved of a join is so, where events were lost and where they arrived at once."""
+"""What is proved about a join is true, even if events were lost or arrived at the same time."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def compared(
     how: str,
     **settings: Any,
 ) -> Reconciled:
-    """A job of the events against what the stream wrote of those that came to it."""
+    """A job of the events, compared with what the stream wrote for those that reached it."""
     write(folder / "events", events)
     job = job_in(folder, engine, how)
     job.run(spark)
@@ -66,8 +66,8 @@ def compared(
 def in_part(
     spark: SparkSession, folder: Path, engine: str, how: str, true: Sequence[Placed], each: int
 ) -> tuple[Reconciled, Reconciled]:
-    """By the order in which events arrived, and by a clock that has it only in part."""
-    # The order in the file is another one.
+    """Compared by the order of arrival, and by a clock that knows this order only in part."""
+    # The file has another order.
     shuffled = sorted(true, key=lambda event: (event.n // each, event.ad, -event.n))
     coarse = [replace(event, n=event.n // each) for event in shuffled]
     both = []
@@ -81,7 +81,7 @@ def in_part(
 def test_what_is_proved_is_so_in_every_order(
     spark: SparkSession, tmp_path: Path, engine: str, how: str
 ) -> None:
-    # Copies are alike, or which of them counts depends on the order as well.
+    # Each id once, since which of its copies counts would depend on the order as well.
     events = [event for event in drawn(Random(11), 900) if event.id is not None]
     once = {event.id: event for event in events}
     true = sorted(once.values(), key=lambda event: event.n)
@@ -94,9 +94,9 @@ def test_what_is_proved_is_so_in_every_order(
 
 
 def delivered(random: Random, at_once: int) -> tuple[list[Placed], set[int]]:
-    """Events in the order of their arrival, and which deliveries are lost.
+    """Events in order of arrival, and the numbers of the deliveries that are lost.
 
-    Some of what is lost is sent again later.
+    Some lost events are sent again later.
     """
     events = list({e.id: e for e in drawn(random, 900, keys=8) if e.id is not None}.values())
     events.sort(key=lambda event: event.n)
@@ -118,7 +118,7 @@ def delivered(random: Random, at_once: int) -> tuple[list[Placed], set[int]]:
 def test_lost_events_and_late_ones(
     spark: SparkSession, tmp_path: Path, engine: str, how: str, at_once: int
 ) -> None:
-    """What moved the clock was lost as well, so that others were not late."""
+    """Events that moved the clock were lost as well, so others were not late."""
     events, lost = delivered(Random(at_once), at_once)
 
     def wrote(came: set[str | None] = frozenset()) -> set[tuple[str | None, str | None]]:
@@ -143,7 +143,7 @@ def test_lost_events_and_late_ones(
             if cause == "missing_in_stream":
                 assert ids & set(pair), each
             else:
-                # Had its events come, the stream would have lacked it all the same.
+                # Even if its events had come, the stream would have lacked it.
                 assert pair not in wrote(set(pair)), each
     for each in found.differences:
         for row in each.difference.stream if each.explanation.proved else ():
@@ -160,7 +160,7 @@ def test_lost_events_and_late_ones(
 
 
 def test_a_late_event_of_a_key_that_lost_another(spark: SparkSession, tmp_path: Path) -> None:
-    """It is late, whether the other had come or not."""
+    """It is late whether or not the other one came."""
     events = [
         Placed("a", 0, 1, True, 1, "a0"),
         Placed("a", 1, 2, False, 2, "a1"),
@@ -179,7 +179,7 @@ def test_a_late_event_of_a_key_that_lost_another(spark: SparkSession, tmp_path: 
 
 
 def test_rows_that_only_the_table_has(spark: SparkSession, tmp_path: Path) -> None:
-    """The source no longer has the events of one, so nobody knows why the stream lacks it."""
+    """The source no longer has the events of one, so it is unknown why the stream lacks it."""
     events = [
         Placed(key, time, n, left, 1, f"e{n}")
         for n, (key, time, left) in enumerate(
@@ -201,19 +201,19 @@ def test_events_that_arrived_one_by_one_or_at_the_same_time() -> None:
     assert orders([(1, True, 5), (1, True, 5), (2, True, None), (3, True, 4)], reach) == [
         [0, 1, 2, 3]
     ]
-    # Of one time, one side's or the other's first.
+    # At the same time, either side's event may be first.
     assert orders([(1, True, 5), (1, False, 5)], reach) == [[0, 1], [1, 0]]
     at_once = [(1, True, 5), (2, True, 7), (2, False, 9), (2, False, 4), (2, False, 7)]
     assert orders(at_once, reach) == [
         [0, 1, 2, 3, 4],
-        # The earliest first, with either side's before the other's of the same time; the latest.
+        # The earliest first, with either side's first at the same time; then the latest first.
         [0, 3, 4, 1, 2],
         [0, 2, 4, 1, 3],
         [0, 2, 1, 4, 3],
-        # The left side first, and then the latest of the right one; and the other way round.
+        # The left side first, then the latest of the right side; and the other way round.
         [0, 1, 2, 4, 3],
         [0, 4, 3, 1, 2],
-        # The left side's before all that they can be paired with. The right side's are so already.
+        # The left side's before all that they can be paired with. The right side's already are.
         [0, 1, 4, 2, 3],
     ]
 
@@ -221,7 +221,7 @@ def test_events_that_arrived_one_by_one_or_at_the_same_time() -> None:
 def test_a_pair_between_whose_events_the_clock_may_have_moved(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """All arrived at once; in the order of the file nothing was late."""
+    """All arrived at the same time; in the order of the file nothing was late."""
     before = [Placed("c", 0, -1, True, 1, "v"), Placed("c", 0, 0, False, 1, "w")]
     events = [
         *before,
@@ -236,7 +236,7 @@ def test_a_pair_between_whose_events_the_clock_may_have_moved(
 def test_a_pair_that_may_have_come_before_the_clock_moved(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Had the click come just before the buy, and the other click after both, it had a row."""
+    """If the click came just before the buy, and the other click after both, there is a row."""
     before = [
         Placed("d", 50, -2, True, 1, "v"),
         Placed("d", 51, -1, False, 1, "u"),

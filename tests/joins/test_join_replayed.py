@@ -1,4 +1,4 @@
-"""With nothing late, a join in batch is what a streaming join makes of the events."""
+"""With nothing late, a batch join gives what a streaming join makes of the events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def event(key: Any, time: int | None, arrival: int, **more: Any) -> Event:
 
 
 def streams() -> st.SearchStrategy[list[tuple[int, bool]]]:
-    """Times in ms, in order, and whether the event is a left one."""
+    """Times in ms, in order, and whether the event is on the left side."""
     times = drawn.few_or_many(st.tuples(st.integers(0, 60), st.booleans()))
     return times.map(lambda found: sorted(found, key=lambda each: each[0]))
 
@@ -76,7 +76,7 @@ def test_the_same_pairs(spark: SparkSession, how: str) -> None:
 
 
 def test_retention_loses_pairs() -> None:
-    """Without grace, a store that has taken an event does not show the oldest that it reaches."""
+    """Without grace, a store that has taken an event hides the oldest one that it should reach."""
     left = [event("a", 0, 0), event("b", 20 * MS, 1)]
     right = [event("a", 20 * MS, 2)]
     for grace, pairs in (("0s", [(0, None), (None, 2)]), ("1ms", [(0, 2)])):
@@ -89,7 +89,7 @@ def test_retention_loses_pairs() -> None:
 
 
 def test_an_interval_join_loses_what_is_exactly_as_far_apart_as_allowed() -> None:
-    """The watermark has come to the right event's time, which is not late; its partner is gone."""
+    """The watermark has reached the right event's time: it is not late, but its partner is gone."""
     left = [event("a", 0, 0), event("b", 6 * MS, 2)]
     right = [event("b", 6 * MS, 1), event("a", 5 * MS, 3)]
     for delay, pairs in (("0ms", [(2, 1)]), ("1ms", [(2, 1), (0, 3)])):
@@ -117,7 +117,7 @@ def test_each_input_has_a_delay_of_its_own() -> None:
 def test_spark_has_one_watermark_of_both_sides() -> None:
     left = [event("a", time * MS, n, batch=n) for n, time in enumerate([10, 3, 4])]
     right = [event("a", 20 * MS, 9, batch=0)]
-    # Ordered by batch: what the first one has seen is in force for the third.
+    # Ordered by batch: what the first one has seen applies to the third.
     right = [replace(each, arrival=0.5) for each in right]
     for given, dropped in (
         ({}, [2]),
@@ -128,7 +128,7 @@ def test_spark_has_one_watermark_of_both_sides() -> None:
         found = replay_join(left, right, engine="spark", within="10ms", how="full", **given)
         assert [each.arrival for each in found.dropped] == dropped, given
         assert (found.emissions[0].left, found.emissions[0].right) == (0, 0.5)
-    # A side without events holds it back.
+    # A side without events holds the watermark back.
     alone = replay_join(left, [], engine="spark", within="10ms", how="left")
     assert (alone.dropped, alone.emissions, alone.pending) == ((), (), (0, 1, 2))
 

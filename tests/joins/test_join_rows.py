@@ -1,4 +1,4 @@
-"""The rows of joins' tables against a look at every pair."""
+"""The rows of joins' tables, checked by looking at every pair."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def frame(spark: SparkSession, left: list[Row], right: list[Row]) -> DataFrame:
 
 
 def told(found: DataFrame, how: str) -> Counter[tuple[Any, ...]]:
-    """The rows as `join` gives them."""
+    """The rows in the form in which `join` gives them."""
     at = "left_time" if how == "full" else "event_time"
     theirs = ["unix_micros(right_time)", *THEIRS] if "right_time" in found.columns else []
     return Counter(rows(found.selectExpr("key", "part", f"unix_micros({at})", *COLUMNS, *theirs)))

@@ -1,4 +1,4 @@
-"""A join in batch against what streaming joins wrote: recorded ones, and replayed ones."""
+"""A batch join against what streaming joins wrote, both recorded and replayed ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.engines.recordings import Recording, recordings
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 MS = 1_000
-#: Of Kafka Streams: events without a partner looked for at each event, or at times; and inner.
+#: Kafka Streams' joins: events without a partner sought at each event, or now and then; inner.
 JOINS = [
     each
     for each in recordings("joins")
@@ -91,11 +91,11 @@ def compared(spark: SparkSession, recording: Recording, pairs: Sequence[Pair]) -
 
 
 def joined(recording: Recording) -> list[Pair]:
-    """The join in batch, pair by pair."""
+    """The batch join, pair by pair."""
     given = recording.settings
     before, after = (fixed(given[each], field=each).us // MS for each in ("before", "after"))
     how = given.get("how", "inner")
-    # Flink joins records without a value like others.
+    # Flink joins records without a value like any others.
     all_alike = given["engine"] == "flink"
     events = [each for each in recording.input() if all_alike or not each["empty"]]
     left = [each for each in events if each["side"] == "left"]
@@ -140,7 +140,7 @@ def test_what_an_engine_wrote_is_explained(spark: SparkSession, recording: Recor
 
 
 def test_causes_of_a_recording(spark: SparkSession) -> None:
-    """Which they are, and that rows which nothing explains are called so."""
+    """Causes are found, and rows that nothing explains are called unexplained."""
     (recording,) = (
         each for each in recordings("joins") if each.settings["name"] == "left-5s-spurious"
     )
@@ -149,7 +149,7 @@ def test_causes_of_a_recording(spark: SparkSession) -> None:
     assert found.causes == {"spurious": 80, "late": 62}
     assert not found.ok(["late"])
     assert found.ok(list(found.causes))
-    # Of one key a row is gone, and of another one there is a row twice.
+    # For one key a row is missing, and for another one a row is there twice.
     times = Counter(right for _, _, right in pairs)
     gone = next(each for each in pairs if each[0] == "b" and times[each[2]] > 1 and each[2])
     twice = next(each for each in pairs if each[0] == "bb" and None not in each)
@@ -161,7 +161,7 @@ def test_causes_of_a_recording(spark: SparkSession) -> None:
 
 
 def test_events_that_the_stream_never_received(spark: SparkSession) -> None:
-    """Of a hundred keys, most of which lack some; the operator's settings are drawn, too."""
+    """Of 1,500 events of a hundred keys sixty are lost, once for each of two joins."""
     random = Random(7)
     for how, settings in (
         ("inner", {"engine": "flink", "watermark_delay": "3ms"}),
@@ -191,7 +191,7 @@ def test_events_that_the_stream_never_received(spark: SparkSession) -> None:
         )
         assert found.causes["missing_in_stream"] > 0
         # What the missing events would have moved, the clock or a store, shows in other keys; and
-        # an event without partner leaves no trace of itself in an inner join.
+        # an event without a partner leaves no trace of itself in an inner join.
         missing = {
             number
             for each in found.differences

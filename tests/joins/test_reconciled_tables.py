@@ -1,4 +1,4 @@
-"""A join's table of a job against what a streaming join wrote: `reconcile`."""
+"""The table of a job's join against what a streaming join wrote: `reconcile`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Placed:
-    """An event: when it was (ms), and when it came."""
+    """An event: its time (ms), its place in the order of arrival, and the rest."""
 
     key: str | None
     time: int
@@ -55,7 +55,7 @@ class Placed:
 
 
 def drawn(random: Random, count: int, keys: int = 60) -> list[Placed]:
-    """Some late, some before 1970, some without a key, some delivered twice."""
+    """Events: some late, some before 1970, some without a key, some delivered twice."""
     events: list[Placed] = []
     for n in range(count):
         if events and random.random() < 0.05:
@@ -64,7 +64,7 @@ def drawn(random: Random, count: int, keys: int = 60) -> list[Placed]:
         time = n // 5 + random.choice([0, 0, 0, 0, -7, -30, 4])
         key = None if random.random() < 0.02 else f"k{random.randrange(keys)}"
         left, ad = random.random() < 0.5, random.randrange(4)
-        # Without an id events are different ones, also those of one time.
+        # Without an id, events are different ones, even at the same time.
         events.append(Placed(key, time, n, left, ad, None if n % 5 == 0 else f"e{n}"))
     return events
 
@@ -92,7 +92,7 @@ def job_in(folder: Path, engine: str, how: str, where: str = "") -> Job:
 
 
 def emitted(events: Sequence[Placed], how: str, **settings: Any) -> list[Row]:
-    """What the stream wrote: user, times and ids of both events, and their values."""
+    """What the stream wrote: user, time, the ids of both events, and their values."""
     by_place = {each.n: each for each in events}
     sides = [
         [Event(key=e.key, time=e.time * MS, arrival=e.n) for e in events if e.left == left]
@@ -121,7 +121,7 @@ def ad_of(event: Placed | None) -> int | None:
 
 
 def write_stream(path: Path, rows: Sequence[Row]) -> None:
-    """With names of its own."""
+    """Writes the rows with the stream's own names."""
     text, number = pa.string(), pa.int64()
     types = {"user": text, "event_time": number, "click": text, "id_right": text}
     schema = pa.schema({**types, "ad": number, "price": number})
@@ -203,7 +203,7 @@ def test_a_table_and_what_the_stream_wrote(
 
 
 def world(folder: Path, spark: SparkSession, events: Sequence[Placed], how: str = "left") -> Job:
-    """A job of the events that has run, and what the stream wrote of them."""
+    """A job of the events that has run, and what the stream wrote for them."""
     write(folder / "events", events)
     job = job_in(folder, "kafka-streams", how)
     job.run(spark)
@@ -230,9 +230,9 @@ def test_rows_that_one_side_lacks(spark: SparkSession, tmp_path: Path) -> None:
         tmp_path / WROTE,
         [
             *(row for row in rows if row[0] not in "abd"),
-            # Its click is alone, for the buy never came.
+            # Its click is alone, because the buy never came.
             ("a", 0, "e0", None, 0, None),
-            # Nobody knows why.
+            # Nothing explains these.
             ("d", 300, "e30", "e31", 0, 7),
             ("e", 400, "e40", "e41", 0, 1),
         ],
@@ -278,7 +278,7 @@ def test_rows_that_retention_has_removed(spark: SparkSession, tmp_path: Path) ->
 
 
 def test_partitions_have_an_order_each(spark: SparkSession, tmp_path: Path) -> None:
-    """One goes on a day later than the other, whose events are not late."""
+    """One goes on a day later than the other, whose events are not late for that."""
     events = drawn(Random(5), 400, keys=20)
     later = [replace(each, time=each.time + 86_400_000) for each in drawn(Random(6), 400, keys=20)]
     later = [

@@ -37,7 +37,7 @@ def cases() -> list[Case]:
     hot = [Row("hot", n * n // 9, n % 4) for n in range(60)]
     alike = [Row("a", 5, 1)] * 3
     some = [([], []), ([], alike), (alike, []), (alike, alike * 2), (hot, hot[::2])]
-    # Sessions of a key that is NULL in part would hold events of all cases.
+    # Sessions of a key that is partly NULL would hold events of all cases.
     found = drawn.cases(reference.sides(10), 300)
     return [*some, *(tuple([_named(each) for each in side] for side in case) for case in found)]  # type: ignore[misc]
 
@@ -47,7 +47,7 @@ def _named(row: Row) -> Row:
 
 
 def sessions(events: Sequence[Row], gap: int, *, tick: int = 1) -> list[Session]:
-    """Of the keys of which a part is not NULL; times are floored to the tick."""
+    """The sessions of keys with a part that is not NULL; times are floored to the tick."""
     found: list[Session] = []
     usable = [e for e in events if e.time is not None and (e.key, e.part) != (None, None)]
     for key in {(e.key, e.part) for e in usable}:
@@ -75,7 +75,7 @@ def pairs(
     shown: Any,
     end: int,
 ) -> Counter[tuple[Any, ...]]:
-    """Rows of the result, without the sessions' ids."""
+    """The rows of the result, without the sessions' ids."""
     found: Counter[tuple[Any, ...]] = Counter()
     partners: set[Session] = set()
     width = len(shown(left[0])) if left else len(shown(Row("", 0)))

@@ -1,4 +1,4 @@
-"""The archive of Spark's classes: a new session finds its classes in there."""
+"""The archive of Spark's classes: a new session finds its classes in it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_it_goes_with_the_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     os.utime(jar, (1_000.7, 1_000.7))
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     before = archive_for(tmp_path)
-    # As in a layer of an image.
+    # As in a layer of an image, which has whole seconds.
     os.utime(jar, (1_000, 1_000))
     assert archive_for(tmp_path) == before
     jar.write_text("another")

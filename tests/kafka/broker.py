@@ -1,4 +1,4 @@
-"""A broker of Kafka on loopback, in a JVM of its own."""
+"""A Kafka broker on loopback, in its own JVM."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OWN = (
     "kafka-transaction-coordinator",
     "kafka_2.13",
 )
-# The rest, as far as pyspark does not bring it along.
+# Other dependencies, except those that pyspark includes.
 _OTHERS = (
     "com.fasterxml.jackson.dataformat:jackson-dataformat-csv:2.19.0",
     "com.fasterxml.jackson.datatype:jackson-datatype-jdk8:2.19.0",
@@ -51,7 +51,7 @@ _NAMES = "YmFja2ZpbGxjbHVzdGVyIQ", "YmFja2ZpbGxmb2xkZXJzIQ"
 
 
 class Sent(NamedTuple):
-    """A record to be sent; its time is not 0, for which Kafka's client sends the current one."""
+    """A record to send; its time is not 0, for which Kafka's client sends the current time."""
 
     value: bytes | None
     key: bytes | None = None
@@ -60,11 +60,11 @@ class Sent(NamedTuple):
 
 
 class Broker:
-    """A broker that runs."""
+    """A running broker."""
 
     def __init__(self, address: str) -> None:
         self.address = address
-        # It would log that the broker has gone.
+        # Otherwise it would log that the broker has gone.
         self._settings = {"bootstrap.servers": address, "log_level": 0}
         self.admin = AdminClient(self._settings)
 
@@ -125,7 +125,7 @@ def served(folder: Path) -> Iterator[Broker]:
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
         "log.dirs": str(folder),
-        # As brokers before Kafka 3.6: producers may write anything.
+        # As in brokers before Kafka 3.6: producers may write any timestamp.
         "log.message.timestamp.after.max.ms": str(2**63 - 1),
         "node.id": "1",
         "offsets.topic.num.partitions": "1",
@@ -135,7 +135,7 @@ def served(folder: Path) -> Iterator[Broker]:
         "transaction.state.log.num.partitions": "1",
         "transaction.state.log.replication.factor": "1",
     }
-    # What its own tool writes before a first start.
+    # What Kafka's own tool writes before a first start.
     facts = dict(zip(("cluster.id", "directory.id"), _NAMES, strict=True))
     lines = {"version": "1", "node.id": "1", **facts}
     text = "\n".join(f"{name}={value}" for name, value in lines.items())

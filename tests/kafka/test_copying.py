@@ -47,7 +47,7 @@ def copy(broker: Broker, topic: str, tmp_path: Path) -> Callable[..., Copied]:
 
 
 def _rows(folder: Path) -> list[dict[str, Any]]:
-    """In the order of partition and offset."""
+    """The rows in order of partition and offset."""
     rows = DeltaTable(folder).to_pyarrow_table().to_pylist()
     return sorted(rows, key=lambda row: (row["partition"], row["offset"]))
 
@@ -57,7 +57,7 @@ def _numbered(numbers: range, partition: int = 0) -> list[Sent]:
 
 
 def _two_hundred() -> list[Sent]:
-    """Half of them in each partition."""
+    """Two hundred records, half of them in each partition."""
     return [*_numbered(range(100)), *_numbered(range(100, 200), partition=1)]
 
 
@@ -132,7 +132,7 @@ def test_large_copies_take_several_commits(
     assert copy(progress=said.append).records == 200
     assert len(said) > 5
     assert said[-1] == f"copied 200 records of {topic}"
-    # Each commit has records, the last one too.
+    # Each commit has records, even the last one.
     assert len(set(said)) == len(said)
     assert _values(tmp_path / "copied") == list(range(200))
     monkeypatch.setattr(copying, "_BYTES", 10)
@@ -210,7 +210,7 @@ def test_what_kafka_deletes_before_is_counted(
     broker: Broker, topic: str, copy: Callable[..., Copied], tmp_path: Path
 ) -> None:
     broker.send(topic, [*_numbered(range(10)), *_numbered(range(100, 110), partition=1)])
-    # What is gone before the first copy was never this table's.
+    # What was deleted before the first copy never belonged to this table.
     broker.delete_before(topic, 0, 4)
     assert copy().partitions == (CopiedPartition(0, 4, 10, 6, 0), CopiedPartition(1, 0, 10, 10, 0))
     broker.send(topic, _numbered(range(10, 20)))
@@ -220,7 +220,7 @@ def test_what_kafka_deletes_before_is_counted(
     assert done.lost == 7
     broker.send(topic, _numbered(range(20, 22)))
     broker.delete_before(topic, 0, 22)
-    # Nothing to copy is left; it is said once.
+    # Nothing is left to copy; the loss is reported once.
     assert copy().partitions[0] == CopiedPartition(0, 22, 22, 0, 2)
     assert copy().lost == 0
     assert _values(tmp_path / "copied") == [*range(4, 10), *range(17, 20), *range(100, 110)]

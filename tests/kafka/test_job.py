@@ -92,7 +92,7 @@ def test_a_topic_is_computed_and_continued(
         topic,
         [
             _visit(0, 1.5, "/", key=b"a", at_ms=7),
-            # At one time: the record of the larger place is the last one.
+            # At the same time: the record with the larger place is the last one.
             _visit(10, None, "/b", partition=1, key=b"\xff", at_ms=5),
             _visit(10, 2, "/c", partition=0, at_ms=6),
             _visit(100, 8, "/late", partition=1),

@@ -1,4 +1,4 @@
-"""Short ways to write events down and to read what a replay tells, in milliseconds."""
+"""Short ways to write events and to read the results of a replay, in milliseconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COUNT = {"n": agg.count()}
 
 
 def event(arrival: int, key: Any, time: float | None, **more: Any) -> Event:
-    """An event at a time in ms; so are `watermark` and `gap`."""
+    """An event at a time in ms; `watermark` and `gap` are in ms, too."""
     for name in ("watermark", "gap"):
         if name in more:
             more[name] = int(more[name] * MS)
@@ -49,12 +49,12 @@ def sent(result: Replayed) -> list[tuple[Any, float, float, Any, str]]:
 
 
 def late(result: Replayed) -> list[tuple[Any, str, float | None]]:
-    """What was dropped: arrival, reason, by how many ms."""
+    """What was dropped: arrival, reason, how late in ms."""
     return [
         (d.arrival, d.reason, None if d.late_by is None else d.late_by / MS) for d in result.dropped
     ]
 
 
 def late_windows(result: Replayed) -> list[tuple[Any, float, float, float]]:
-    """Arrival, start, end, by how many ms."""
+    """Arrival, start, end, how late in ms."""
     return [(d.arrival, d.start / MS, d.end / MS, d.late_by / MS) for d in result.dropped_windows]

@@ -1,4 +1,4 @@
-"""Which aligned windows hold an instant, against the walk over all dates and starts."""
+"""Which aligned windows hold an instant, against a walk over all dates and starts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ near = st.builds(
 def test_fixed_windows(t: int, size: int, advance: int, offset: int, right: bool) -> None:
     window = HoppingWindow(size=f"{size}h", advance=f"{advance}h", offset=f"{offset * 10}m")
     tick = 1_000 if right else 1
-    # Storm's windows end, and do not start, at multiples of the slide.
+    # Storm's windows end, rather than start, at multiples of the slide.
     begin = offset * HOUR // 6 - (size * HOUR if right else 0)
     t -= t % tick
     rules = ENGINES["storm" if right else "plain"].rules
@@ -80,7 +80,7 @@ ZONES = {
     "Australia/Lord_Howe": [dt.date(2024, 4, 7), dt.date(2024, 10, 6)],
     "America/Sao_Paulo": [dt.date(2018, 11, 4), dt.date(2018, 2, 18)],
     "Europe/Berlin": [dt.date(2024, 3, 31), dt.date(2024, 10, 27), dt.date(1969, 12, 31)],
-    # Two hours at once, and a date that was left out.
+    # A change of two hours, and a date that was left out.
     "Antarctica/Troll": [dt.date(2023, 3, 26), dt.date(2023, 10, 29)],
     "Pacific/Apia": [dt.date(2011, 12, 29), dt.date(2011, 12, 31)],
     "UTC": [dt.date(1970, 1, 1)],
@@ -173,7 +173,7 @@ def test_a_month_grows_by_weeks_from_its_first_day() -> None:
 
 
 def test_months_of_months() -> None:
-    # A two-month window by single months, over the end of a year and of February.
+    # Two-month windows that advance by a month, over the end of a year and of February.
     zone = "UTC"
     window = HoppingWindow(size="2 months", advance="1 month")
     t = local(zone, dt.date(2023, 12, 31))

@@ -1,4 +1,4 @@
-"""Keys replayed apart, each event with the clock as the whole stream had it."""
+"""Keys replayed apart, each event with the clock that the whole stream had."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ streams = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 90)), max_si
 
 
 def stream_times(events: list[Event]) -> tuple[list[Event], int | None]:
-    """Kafka's: the largest time before the event."""
+    """Kafka's clock: the largest time before the event."""
     now = NEVER
     found = []
     for each in events:
@@ -35,7 +35,7 @@ def stream_times(events: list[Event]) -> tuple[list[Event], int | None]:
 
 
 def watermarks(delay: int, start: int) -> Any:
-    """The largest time less the delay, without the event's own."""
+    """The largest time before the event, less the delay."""
 
     def clocks(events: list[Event]) -> tuple[list[Event], int | None]:
         now = start
@@ -50,17 +50,17 @@ def watermarks(delay: int, start: int) -> Any:
 
 
 def batches(size: int, delay: int) -> Any:
-    """Spark's: of two batches ago; at the end the one that the last batch evicted by."""
+    """Spark's watermark of two batches ago; at the end, the one that the last batch evicts by."""
 
     def clocks(events: list[Event]) -> tuple[list[Event], int | None]:
-        after = [0]  # the watermark after each batch, first the one before any
+        after = [0]  # the watermark after each batch, starting with the one before any
         found = []
         for first in range(0, len(events), size):
             batch = events[first : first + size]
             late = after[-2] if len(after) > 1 else 0
             found += [replace(e, clock=late, batch=first // size) for e in batch]
             after.append(max(after[-1], *(e.time - delay for e in batch if e.time is not None)))
-        # The batch without data at the end evicts by the last one's, if that rose.
+        # The batch without data at the end evicts by the last batch's watermark, if that rose.
         return found, after[-1] if events else None
 
     return clocks
@@ -87,7 +87,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], Any]] = {
 
 
 def told(results: list[Replayed]) -> tuple[Any, ...]:
-    """All but when it was emitted."""
+    """Everything in the results, except when it was emitted."""
     kinds = ("final", "pending", "superseded", "begun_anew")
     windows = [
         Counter((w[:3], w.values["n"]) for r in results for w in getattr(r, k)) for k in kinds
@@ -121,7 +121,7 @@ def test_together_and_apart_are_the_same(name: str, window: Any, stream: Any) ->
 @given(stream=st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(range(0, 50, 5)))))
 @example(stream=[("a", 0), ("b", 10), ("a", 10)])
 def test_a_session_that_ended_just_a_gap_ago_is_hidden_by_the_same_instant(stream: Any) -> None:
-    # Without grace: by another key's event of this instant, and not by the key's own.
+    # Without grace, another key's event at this instant hides it; the key's own does not.
     events = arriving(*stream)
     whole = run(events, GAP, "kafka-streams", grace="0s")
     with_clocks, end = stream_times(events)

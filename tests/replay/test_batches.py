@@ -14,7 +14,7 @@ TEN = TumblingWindow(size="10ms")
 
 
 def batches(*times: list[float | tuple[str | None, float]]) -> list[Event]:
-    """Batches of events of key a, or of (key, time)."""
+    """Batches of events of key a, or of (key, time) pairs."""
     found: list[Event] = []
     for number, batch in enumerate(times):
         for each in batch:
@@ -70,10 +70,10 @@ def test_idle_batches_shift_what_is_late() -> None:
 
 def test_a_session_is_evicted_in_the_batch_that_made_it_and_begins_anew() -> None:
     result = run(batches([100], [("b", 91)], [("b", 95)], [("a", 200)], []), GAP, "spark")
-    # 91 + 10 is over 100; after [95], evicted by 100? It merges: nothing left the state yet.
+    # 91 + 10 is over 100, so 100 does not evict it: it is still in the state, and 95 merges.
     assert [w for w in windows(result.final) if w[0] == "b"] == [("b", 91, 105, 2)]
     again = run(batches([100], [("b", 85), ("b", 89)], [("b", 95)], [200]), GAP, "spark")
-    # [85, 99) went in batch 1; 95 is not late in batch 2, and overlaps it.
+    # [85, 99) was evicted in batch 1; 95 is not late in batch 2, and overlaps it.
     assert [w for w in windows(again.final) if w[0] == "b"] == [("b", 85, 99, 2), ("b", 95, 105, 1)]
     assert windows(again.begun_anew) == [("b", 95, 105, 1)]
 
@@ -101,7 +101,7 @@ def test_complete_emits_everything_and_still_drops_late_session_rows() -> None:
     result = run(batches([100], [100], [1]), GAP, "spark", emit="complete")
     assert [(n, start) for _, start, _, n, _ in sent(result)] == [(1, 100), (2, 100), (2, 100)]
     assert late(result) == [(2, "late", 89.001)]
-    # Time windows drop none.
+    # Windows of time drop nothing.
     kept = run(batches([100], [100], [1]), TEN, "spark", emit="complete")
     assert not kept.dropped
     assert rows(kept.final) == [(0, 10, 1), (100, 110, 2)]
@@ -162,7 +162,7 @@ def test_in_complete_mode_the_last_batch_is_the_result() -> None:
     result = run(events, SessionWindow(gap="60s"), "spark", emit="complete")
     assert rows(result.final) == [(1_000_000, 1_090_000, 2)]
     assert (result.superseded, result.begun_anew) == ((), ())
-    # Both stand where they are apart, and the first comes back where nothing joined it.
+    # Sessions apart both stand, and the first one is emitted again even if nothing joined it.
     events = [event(i, "a", t, batch=i) for i, t in enumerate([1_000_000, 1_200_000, 1_100_000])]
     result = run(events, SessionWindow(gap="60s"), "spark", emit="complete")
     assert rows(result.final) == [

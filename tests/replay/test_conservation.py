@@ -61,7 +61,7 @@ def test_every_event_is_accounted_for(engine: str, name: str, data: st.DataObjec
             keep_events=True,
         )
     except WindowError:
-        return  # the interface has no such windows
+        return  # the interface does not have such windows
     except ReplayError as error:
         refused = error
     if refused is not None:

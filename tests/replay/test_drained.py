@@ -84,7 +84,7 @@ def test_what_the_end_completes_is_pending_otherwise(
     pending = sorted((e.key, e.start, e.end, e.values["n"]) for e in running.pending)
     sent = [(e.key, e.start, e.end, e.values["n"]) for e in completed if e.values is not None]
     if engine == "beam":
-        # Its panes are deltas: what completes a window is only what is new, and pending is all.
+        # Its panes are deltas: the one that completes a window has what is new; pending has all.
         sent = [(e.key, e.start, e.end, e.values["n"]) for e in drained.final]
         gone = [(e.key, e.start, e.end, e.values["n"]) for e in running.final]
         assert {*sent} - {*gone} <= {*pending} <= {*sent}

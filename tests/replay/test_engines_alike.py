@@ -1,4 +1,4 @@
-"""All engines against plain Python: where nothing is late, and where events are."""
+"""All engines against plain Python: with nothing late, and with late events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests import reference
 MS = 1_000
 GAP = 10 * MS
 
-#: What keeps an engine from dropping anything.
+#: Settings that keep an engine from dropping anything.
 PATIENT: dict[str, dict[str, Any]] = {
     "plain": {},
     "kafka-streams": {"grace": "1h"},
@@ -32,7 +32,7 @@ PATIENT: dict[str, dict[str, Any]] = {
     "beam": {"watermark_delay": "1h"},
     "storm": {"watermark_delay": "1h"},
 }
-#: Gap edge, end after the last event.
+#: Whether the gap is inclusive, and how long after its last event a session ends.
 SESSIONS = {
     "plain": (True, 0),
     "kafka-streams": (True, 0),
@@ -182,7 +182,7 @@ def test_look_back_windows(engine: str, stream: Stream) -> None:
     assert all_windows(result) == expected
 
 
-# What each engine drops at a disorder of 20 ms.
+# Settings with which each engine drops events at a disorder of 20 ms.
 LATE: dict[str, dict[str, Any]] = {
     "kafka-streams": {"grace": "5ms", "retention": "1h"},
     "spark": {"watermark_delay": "5ms", "batch_size": 3},
@@ -195,7 +195,7 @@ LATE: dict[str, dict[str, Any]] = {
 @settings(max_examples=150)
 @given(stream=streams)
 def test_sessions_with_late_events_are_those_of_the_others(engine: str, stream: Stream) -> None:
-    """But for windows that are told to have begun anew, which an engine that keeps all has not."""
+    """Except keys with windows begun anew, which an engine that keeps all state does not have."""
     events = events_of(stream)
     window = SessionWindow(gap="10ms")
     result = replay(events, window, engine=engine, aggregates=AGGREGATES, **LATE[engine])

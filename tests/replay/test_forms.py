@@ -31,7 +31,7 @@ def value(name: str, values: list[Any]) -> Any:
 
 
 EMPTY = {"count": 0, "count_distinct": 0, "funnel": 0, "path(2)": []}
-#: Those of plain values.
+#: The aggregates of plain values.
 NAMES = [*(name for name in FORMS if name != "funnel"), "path(2)"]
 
 
@@ -142,7 +142,7 @@ def test_first_and_last_in_one_place_are_by_value(values: list[float | None]) ->
 
 
 def reached(steps: int, events: list[list[bool]]) -> int:
-    """The longest beginning of the steps that is found among the events, in their order."""
+    """How many of the steps, from the first one, are found among the events in their order."""
     found = 0
     rest = iter(events)
     while found < steps and any(each[found] for each in rest):
@@ -156,7 +156,7 @@ def test_a_funnel_is_reached_step_by_step(events: list[list[bool]], cut: int) ->
     how, right = form("funnel"), form("funnel").start()
     for place, each in enumerate(events[cut:], len(events[:cut])):
         right = how.add(right, each, (place, place))
-    # Merged in either order: a place says where an event belongs.
+    # Merging works in either order: a place says where an event belongs.
     assert how.finish(how.merge(right, folded("funnel", events[:cut]))) == reached(3, events)
 
 

@@ -33,7 +33,7 @@ class TestRange:
         assert rows(result.final)[1] == rows(result.final)[2] == (0, 10, 3)
 
     def test_a_row_is_late_by_what_has_fired_for_its_key(self) -> None:
-        # The watermark is 20 after b; a has fired 10 only.
+        # The watermark is 20 after b; a has fired only 10.
         events = arriving(("a", 10), ("b", 20), ("a", 10), ("a", 12))
         result = run(events, self.LENGTH, "flink")
         assert late(result) == [(2, "late", 1)]
@@ -45,7 +45,7 @@ class TestRange:
         assert not run(arriving(0, -1), self.LENGTH, "plain").dropped
 
     def test_a_silent_key_is_cleared_and_begins_anew(self) -> None:
-        # a fired 100; its state goes at 100 + 15 + 1. Then 50 is not late for it any more.
+        # a fired 100; its state goes at 100 + 15 + 1. After that, 50 is no longer late for it.
         events = arriving(("a", 100), ("b", 115), ("a", 50), ("b", 116), ("a", 50))
         result = run(events, self.LENGTH, "flink")
         assert late(result) == [(2, "late", 51)]
@@ -82,7 +82,7 @@ class TestRows:
         assert late(result) == [(1, "late", 6)]
 
     def test_all_rows_up_to_each(self) -> None:
-        # Late is what the watermark has passed, whatever has fired for the key.
+        # What the watermark has passed is late, whatever has fired for the key.
         events = arriving(("a", 10), ("a", 7), ("a", 12), ("b", 30), ("a", 20))
         result = run(
             events,
@@ -122,7 +122,7 @@ class TestCounts:
             (1, 3, 5, (0, 1)),
             (3, 1, 9, (1, 2, 3)),
         ]
-        # The next one would hold these two and one more.
+        # The next window would hold these two and one more.
         assert [w.events for w in result.pending] == [(3, 4)]
 
     def test_tumbling_by_key_in_order_of_arrival(self) -> None:
@@ -176,14 +176,14 @@ class TestProcessingTime:
         ]
 
     def test_a_late_event_joins_and_does_not_call_off_a_deadline_that_has_passed(self) -> None:
-        # Timers at 0, 25, 50. That of the session of 0 was due at 10, and stands although 18 came.
+        # Timers run at 0, 25, 50. The session of 0 was due at 10, and stays due although 18 came.
         result = run(arriving(0, 18, 30, 35, 51), self.GAP, "samza", timer_interval="25ms")
         assert sent(result) == [
             (2, 0, 18, 2, "on_time"),
             (4, 30, 35, 2, "on_time"),
             (None, 51, 51, 1, "on_time"),
         ]
-        # Before it is due, an event calls it off: 8 moves it to 18, 16 to 26, behind the timers'.
+        # An event before that calls it off: 8 moves it to 18, 16 to 26, after the timers' run.
         result = run(arriving(0, 8, 16, 51), self.GAP, "samza", timer_interval="25ms")
         assert sent(result)[0] == (3, 0, 16, 3, "on_time")
 
@@ -217,7 +217,7 @@ class TestProcessingTime:
             (3, 4, 6, 2, "early"),
             (None, 30, 30, 1, "on_time"),
         ]
-        # But what begins in the same millisecond is found by the same start: its trigger has fired.
+        # But what begins in the same millisecond has the same start, whose trigger has fired.
         tied = run(arriving(5, 5, 8, 30), self.GAP, "samza", early=1, **settings)
         assert sent(tied)[:2] == [(0, 5, 5, 1, "early"), (3, 5, 8, 2, "on_time")]
         assert rows(tied.final)[0] == (5, 8, 3)

@@ -1,4 +1,4 @@
-"""Windows that fire as a watermark passes them: merging, lateness, panes. Times in ms."""
+"""Windows that fire when a watermark passes them: merging, lateness, panes. Times in ms."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class TestSessionsLateBeforeMerging:
             ]
 
     def test_a_session_that_fired_on_time_and_grew_counts_anew_for_early_panes(self) -> None:
-        # [0, 10) has fired at 15; 8 makes it [0, 25) with the event at 15, and is the first of two.
+        # [0, 10) has fired at 15; 8 joins it with the event at 15 to [0, 25), as the first of two.
         events = arriving(("a", 0), ("a", 15), ("a", 8), ("a", 9))
         result = run(events, GAP, "beam", allowed_lateness="20ms", early=2)
         assert sent(result)[:2] == [(1, 0, 10, 1, "on_time"), (3, 0, 25, 3, "early")]
@@ -152,7 +152,7 @@ class TestSessionsLateBeforeMerging:
             (None, 0, 10, 1, "on_time"),
             (None, 0, 14, 1, "on_time"),
         ]
-        # Bundles can be named; one by one there is a pane for every two.
+        # Bundles can be given; with one event each, there is a pane for every two.
         named = [event(i, "a", i, batch=i // 3) for i in range(5)]
         result = run(named, GAP, "beam", early=2, watermark_delay="1s")
         assert [(a, n) for a, _, _, n, _ in sent(result)] == [(2, 3), (4, 2), (None, 0)]
@@ -160,13 +160,13 @@ class TestSessionsLateBeforeMerging:
         assert [(a, n) for a, _, _, n, _ in sent(result)] == [(1, 2), (3, 2), (None, 1)]
 
     def test_the_watermark_stands_still_in_a_bundle(self) -> None:
-        # One by one, 30 completes [0, 10) and makes 1 late.
+        # With one event in each bundle, 30 completes [0, 10) and makes 1 late.
         events = arriving(0, 30, 1)
         assert late(run(events, GAP, "beam")) == [(2, "late", 20)]
         result = run(events, GAP, "beam", batch_size=3)
         assert not result.dropped
         assert sent(result) == [(2, 0, 11, 2, "on_time"), (None, 30, 40, 1, "on_time")]
-        # Nor do late panes come within it.
+        # Late panes do not come within a bundle either.
         settings: dict[str, Any] = {"allowed_lateness": "90ms", "accumulation": "accumulating"}
         late_ones = [event(0, "a", 0, watermark=20), *(event(i, "a", 0) for i in range(1, 4))]
         bundles = [replace(each, batch=min(each.arrival, 1)) for each in late_ones]
@@ -182,7 +182,7 @@ class TestSessionsLateBeforeMerging:
         assert not found.superseded
         fewer = run(bundles, GAP, "beam", **{**settings, "late": 4})
         assert [e for e in sent(fewer) if e[1] == 2] == [(4, 2, 18, 4, "late")]
-        # One that grows out of being complete counts what its bundle brought, and no more.
+        # A complete session that grows and is open again counts only what its bundle brought.
         settings = {"allowed_lateness": "90ms", "early": 2}
         grown = [event(0, "a", 5, watermark=15), event(1, "a", 8), event(2, "a", 16)]
         found = run(
@@ -206,7 +206,7 @@ class TestSessionsLateBeforeMerging:
                 some = run(events, window, "beam", batch_size=size, **settings)
                 assert sorted(windows(some.final)) == sorted(windows(one.final))
                 assert not some.dropped
-                # A pane for each window and bundle at most, beside the one on time.
+                # At most one pane for each window and bundle, besides the one on time.
                 ended = [e.arrival for e in some.emissions if e.op == "early"]
                 assert set(ended) <= {*range(size - 1, len(events), size), len(events) - 1}
 
@@ -214,7 +214,7 @@ class TestSessionsLateBeforeMerging:
         events = arriving(("a", 0), ("b", 15), ("a", 0), ("a", 0), ("a", 0), ("b", 99))
         settings: dict[str, Any] = {"allowed_lateness": "20ms", "late": 2}
         result = run(events, GAP, "beam", accumulation="accumulating", **settings)
-        # Two at a time; the third comes when the window goes, at the watermark 30.
+        # Two at a time; the third comes when the window is dropped, at watermark 30.
         assert [e for e in sent(result) if e[1] == 0] == [
             (1, 0, 10, 1, "on_time"),
             (3, 0, 10, 3, "late"),
@@ -256,7 +256,7 @@ class TestAligned:
             (3, 0, 10, 1, "late"),
         ]
         assert rows(result.final) == [(0, 10, 3), (10, 20, 1)]
-        # Nothing new since the early pane: nothing on time.
+        # Nothing is new since the early pane, so there is nothing on time.
         early = run(arriving(1, 2), TEN, "flink", accumulation="discarding", early=2)
         assert sent(early) == [(1, 0, 10, 2, "early")]
 
@@ -333,7 +333,7 @@ class TestWatermarks:
         once: dict[str, Any] = {"early": AfterCount(2), "restarts": [3], **lateness}
         early = sent(run(arriving(1, 2, 15, 3, 4, 40), TEN, "flink", **once))
         assert [each[0] for each in early if each[4] == "early"] == [1]
-        # What got no event since is not completed again.
+        # A window that got no event since is not completed again.
         assert len(sent(run(events, TEN, "flink", restarts=[4], **lateness))) == len(whole)
 
 
@@ -386,7 +386,7 @@ class TestClosedOnTheRight:
         assert sent(result) == [(2, 0, 10, 1, "on_time"), (2, 20, 30, 1, "on_time")]
         assert late(result) == [(2, "late", 20)]
         assert not run(events, TEN, "storm", watermark_every=3, watermark_delay="20ms").dropped
-        # A longer window that ends later has it.
+        # A longer window, which ends later, holds it.
         hops = HoppingWindow(size="30ms", advance="10ms")
         result = run(events, hops, "storm", watermark_every=3)
         assert late_windows(result) == [(2, -10, 20, 10), (2, -20, 10, 20)]
@@ -398,8 +398,8 @@ class TestClosedOnTheRight:
         ]
 
     def test_windows_behind_one_that_holds_nothing_are_skipped(self) -> None:
-        # 8 is read first, and lies more than the lag behind 2: (-2, 2] holds nothing. The next
-        # window that is read is the first one of 8; (0, 4] would have held 1.
+        # 8 is read first, and is after 2 by more than the lag: (-2, 2] holds nothing. The next
+        # window to be read is the first one of 8; (0, 4] would have held 1.
         hops = HoppingWindow(size="4ms", advance="2ms")
         settings: dict[str, Any] = {"watermark_delay": "5ms", "watermark_every": 3}
         result = run(arriving(8, 1, 19), hops, "storm", **settings)
@@ -424,5 +424,5 @@ def test_what_is_not_processed_brings_its_watermark_all_the_same(window: Any) ->
     events = [event(0, "k", 5), event(1, "k", None, watermark=100), event(2, "k", 6)]
     result = run(events, window, "flink", api="sql")
     assert [(d.arrival, d.reason) for d in result.dropped] == [(1, "no_time"), (2, "late")]
-    # As an event would that is processed, after the one that it follows.
+    # As an event that is processed would, after the one that it follows.
     assert result.emissions[0].arrival == 1

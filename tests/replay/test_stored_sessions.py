@@ -51,12 +51,12 @@ def test_a_tombstone_comes_although_bounds_stay_but_not_at_an_instant() -> None:
 
 
 def test_lateness_is_judged_after_merging_and_strictly() -> None:
-    # T = 100, grace 20, gap 10: closed is what ends before 70.
+    # T = 100, grace 20, gap 10: what ends before 70 is closed.
     at_close = run(arriving(100, 70), GAP, KAFKA, grace="20ms")
     assert not at_close.dropped
     below = run(arriving(100, 69), GAP, KAFKA, grace="20ms")
     assert late(below) == [(1, "late", 1)]
-    # By itself, 65 would be late; it is near enough to 75, which is not.
+    # By itself, 65 would be late; but it is near enough to 75, which is not.
     merged = run(arriving(100, 75, 65), GAP, KAFKA, grace="20ms")
     assert not merged.dropped
     assert rows(merged.final) == [(100, 100, 1), (65, 75, 2)]
@@ -90,7 +90,7 @@ def test_a_restart_loses_stream_time_but_not_the_store() -> None:
     assert late(run(events, GAP, KAFKA)) == [(2, "late", 90)]
     restarted = run(events, GAP, KAFKA, restarts=[2])
     assert not restarted.dropped
-    # 95 and 100 are found still: the store was restored.
+    # 95 and 100 are still found: the store was restored.
     assert rows(restarted.final) == [(0, 0, 1), (92, 100, 3)]
 
 
@@ -103,7 +103,7 @@ def test_a_store_that_was_on_disk_loses_its_stream_time_too() -> None:
 
 
 def test_a_restored_store_refuses_what_the_operator_takes() -> None:
-    # Segments are a minute: that of 5 is gone. What was refused is not found by the next event.
+    # Segments are a minute long: that of 5 is gone. The next event does not find a refused one.
     events = arriving(("b", 200_000), ("a", 5), ("a", 6))
     restored = run(events, GAP, KAFKA, restarts=[1], restored=True)
     assert not restored.dropped
@@ -134,7 +134,7 @@ def test_a_hidden_session_is_begun_anew_though_it_is_within_the_gap() -> None:
 
 
 def test_at_the_close_the_old_count_is_replaced() -> None:
-    # 10 is hidden once 20 was put, and an event at 10 is not late.
+    # 10 is hidden once 20 has been put, and an event at 10 is not late.
     result = run(arriving(("a", 10), ("a", 10), ("b", 20), ("a", 10)), GAP, KAFKA)
     assert not result.dropped
     assert rows(result.final) == [(10, 10, 1)]
@@ -161,7 +161,7 @@ def test_the_order_of_the_list_means_nothing() -> None:
 
 class TestOnClose:
     def test_what_ends_before_the_close_is_emitted_once(self) -> None:
-        # closed at T = 15: what ends before 5.
+        # What ends before 5 is closed at T = 15.
         events = arriving(("a", 5), ("b", 15), ("b", 16))
         result = run(events, GAP, KAFKA, emit="on_close", retention="1h")
         assert sent(result) == [(2, 5, 5, 1, "final")]
@@ -177,7 +177,7 @@ class TestOnClose:
         minute = 60_000
         events = arriving(("a", 5), ("a", minute - 1), ("b", minute + 9), ("b", minute + 10))
         result = run(events, GAP, KAFKA, emit="on_close")
-        # 5 went when 59,999 came; 59,999 was deleted by the event that would have emitted it.
+        # 5 was emitted when 59,999 came; the event that would have emitted 59,999 deleted it.
         assert windows(result.emissions) == [("a", 5, 5, 1)]
         assert windows(result.lost) == [("a", minute - 1, minute - 1, 1)]
         longer = run(events, GAP, KAFKA, emit="on_close", retention="2m")
@@ -193,7 +193,7 @@ class TestOnClose:
         assert rows(result.superseded) == [(8, 8, 1)]
 
     def test_after_a_restart_what_had_closed_before_is_never_emitted(self) -> None:
-        # At T = 40 what ends before 30 has closed. Stream time is lost, the last close time not.
+        # At T = 40 what ends before 30 has closed. Stream time is lost, the last close time is not.
         events = arriving(("a", 40), ("a", 5), ("b", 70))
         result = run(events, GAP, KAFKA, emit="on_close", retention="1h", restarts=[1])
         assert not result.dropped
@@ -246,7 +246,7 @@ class TestCaching:
 
     def test_a_tombstone_for_what_the_store_hides_is_swallowed(self) -> None:
         # 8 is committed. At the next commit the store gets 18 first (retention 10), which hides
-        # it: the tombstone that 12 brought about goes nowhere, and 8 stays for good.
+        # it: the tombstone that 12 caused goes nowhere, and 8 stays for good.
         events = arriving(("a", 8), ("b", 18), ("a", 12), ("b", 30))
         whole = run(events, GAP, KAFKA, caching=True, commits=[0])
         assert rows(whole.final) == [(8, 12, 2)]
@@ -263,7 +263,7 @@ class TestCaching:
         assert sent(result) == [(2, 0, 5, 2, "final")]
 
     def test_commits_at_intervals_of_the_wall_clock(self) -> None:
-        # By the events' own times: more than 30 ms after 0, and then after 30 and 60.
+        # Commits by the events' own times: more than 30 ms after 0, and then after 30 and 60.
         events = arriving(("a", 0), ("a", 5), ("a", 30), ("b", 31), ("a", 61), ("b", 200))
         result = run(events, GAP, KAFKA, caching=True, commits="30ms", grace="1s")
         assert [(e.arrival, e.key, e.start // MS) for e in result.emissions] == [
@@ -273,14 +273,14 @@ class TestCaching:
             (4, "a", 61),
             (5, "b", 200),
         ]
-        # By when events say that they were processed: all of it within one interval.
+        # Commits by the times at which events say they were processed: all within one interval.
         together = [replace(each, wall_clock=7 * MS) for each in events]
         result = run(together, GAP, KAFKA, caching=True, commits="30ms", grace="1s")
         assert {e.arrival for e in result.emissions} == {5}
 
 
 class TestCacheAfterRestart:
-    """State is found on disk, and what is hidden comes back into sight; as Kafka Streams did it."""
+    """State is found on disk, and what was hidden is seen again, as in real Kafka Streams."""
 
     def test_a_session_keeps_what_it_held_when_it_was_merged_into_another(self) -> None:
         settings: dict[str, Any] = {"caching": True, "commits": 2, "restarts": [3]}
@@ -305,7 +305,7 @@ class TestCacheAfterRestart:
 
 
 class TestEmissionAtIntervals:
-    """Windows that have closed are looked for every 20 ms of the wall clock."""
+    """The operator looks for closed windows every 20 ms of the wall clock."""
 
     def test_what_closed_meanwhile_comes_together(self) -> None:
         events = arriving(("a", 0), ("b", 11), ("c", 12), ("d", 25), ("e", 31))
@@ -322,13 +322,13 @@ class TestEmissionAtIntervals:
         result = run(slow, GAP, KAFKA, emit_interval="20ms", **settings)
         assert result.emissions == ()
         assert {each.key for each in result.pending} == set("abcde")
-        # After a restart, the first event looks.
+        # After a restart, it looks at the first event.
         again = run(slow, GAP, KAFKA, emit_interval="20ms", restarts=[3], **settings)
         assert [(e.arrival, e.key) for e in again.emissions] == [(3, "a"), (3, "b"), (3, "c")]
 
 
 class TestPastRetention:
-    """KIP-94's drafts. Retention 60 s by two segments: the segment of T - 60 s lives."""
+    """KIP-94's drafts. A retention of 60 s in two segments: the segment of T - 60 s lives."""
 
     EVENTS = arriving(0, 200_000, 130_000, 119_999, 5)
 
@@ -341,7 +341,7 @@ class TestPastRetention:
 
     def test_one_drops_the_event(self) -> None:
         result = run(self.EVENTS, GAP, KAFKA, past_retention="drop", retention="60s")
-        # Segments of a minute: the one from 120 s lives at T = 200 s.
+        # Segments are a minute long: the one from 120 s lives at T = 200 s.
         assert late(result) == [(3, "past_retention", 1), (4, "past_retention", 119_995)]
 
     def test_the_other_forwards_it_and_does_not_store_it(self) -> None:
@@ -352,7 +352,7 @@ class TestPastRetention:
 
     def test_the_retention_is_a_day_by_default(self) -> None:
         day = 86_400_000
-        # Segments of half a day.
+        # Segments are half a day long.
         events = arriving(3 * day + day // 4, 2 * day, 2 * day - 1)
         result = run(events, GAP, KAFKA, past_retention="drop")
         assert late(result) == [(2, "past_retention", 1)]

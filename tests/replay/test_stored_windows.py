@@ -35,7 +35,7 @@ def test_a_window_takes_events_until_its_end_is_not_after_the_close() -> None:
 
 
 def test_hopping_windows_by_ascending_start_clipped_at_the_epoch() -> None:
-    # Of the windows that hold 5, [-4, 6) does not exist.
+    # [-4, 6) would hold 5, too, but does not exist.
     result = run(arriving(5, 3), HOPS, KAFKA, grace="1s")
     assert sent(result) == [
         (0, 0, 10, 1, "update"),
@@ -66,8 +66,8 @@ def test_emit_on_close_takes_what_ends_at_the_close() -> None:
 
 
 def test_a_burst_loses_windows_that_the_store_has_hidden() -> None:
-    # The default retention is size and grace, 10 ms. At T = 40 the store has put a start of 40;
-    # what starts before 30 is not shown any more, and so never emitted.
+    # The default retention is size plus grace, 10 ms. At T = 40 the store has put a start of 40;
+    # what starts before 30 is no longer shown, and so never emitted.
     result = run(arriving(1, 40, 41), TEN, KAFKA, emit="on_close")
     assert not result.emissions
     assert rows(result.lost) == [(0, 10, 1)]
@@ -77,7 +77,7 @@ def test_a_burst_loses_windows_that_the_store_has_hidden() -> None:
 
 
 def test_after_a_restart_a_restored_store_refuses_what_the_operator_takes() -> None:
-    # Segments are a minute: that of 0 is gone once 200 s were put.
+    # Segments are a minute long: that of 0 is gone once 200 s have been put.
     events = arriving(("b", 200_000), ("a", 5), ("a", 5))
     restored = run(events, TEN, KAFKA, restarts=[1], restored=True)
     assert rows(restored.emissions) == [(0, 10, 1), (0, 10, 1)]
@@ -91,7 +91,7 @@ def test_after_a_restart_a_restored_store_refuses_what_the_operator_takes() -> N
 def test_after_a_restart_a_window_that_was_there_says_how_far_time_had_come() -> None:
     events = [event(n, "a", time, wall_clock=n * MS) for n, time in enumerate((13, 31, 31))]
     settings: dict[str, Any] = {"emit": "on_close", "emit_interval": "20ms", "restarts": [2]}
-    # 31 is put where it was, and [10, 20] is past the retention, which is as long as it.
+    # 31 is put where it was, and [10, 20] is past the retention, which is as long as a window.
     lost = run(events, TEN, KAFKA, **settings)
     assert (lost.emissions, rows(lost.lost)) == ((), [(10, 20, 1)])
     kept = run(events, TEN, KAFKA, retention="1s", **settings)
@@ -136,7 +136,7 @@ SLIDING = SlidingWindow(size="10ms", distinct=True)
 
 
 def distinct_windows(times: Iterable[int], length: int) -> set[tuple[int, int, int]]:
-    """KIP-450 from scratch: [t - d, t] and [t + 1, t + 1 + d] where something is in them."""
+    """KIP-450 from scratch: [t - d, t], and [t + 1, t + 1 + d] if it holds an event."""
     times = list(times)
     starts = {max(0, t - length) for t in times}
     starts |= {t + 1 for t in times if any(t < other <= t + 1 + length for other in times)}
@@ -157,7 +157,7 @@ class TestSliding:
     def test_existing_windows_latest_first_then_the_new_ones(self) -> None:
         result = run(arriving(20, 30, 26), SLIDING, KAFKA, grace="1s")
         assert [(s, n) for a, s, _, n, _ in sent(result) if a == 1] == [(21, 1), (20, 2)]
-        # Around 26: [21, 31] and [20, 30] are updated, then its left and its right window made.
+        # Around 26: [21, 31] and [20, 30] are updated, then its left and right windows are made.
         assert [(s, n) for a, s, _, n, _ in sent(result) if a == 2] == [
             (21, 2),
             (20, 3),
@@ -170,7 +170,7 @@ class TestSliding:
         assert sorted(rows(result.final)) == [(0, 10, 2), (5, 15, 1)]
 
     def test_late_by_the_event_and_by_the_window_strictly(self) -> None:
-        # T = 50, grace 10: closed is what ends before 40. 30 + 10 is not; but [20, 30] is.
+        # T = 50, grace 10: what ends before 40 is closed. 30 + 10 is not, but [20, 30] is.
         result = run(arriving(50, 30), SLIDING, KAFKA, grace="10ms")
         assert late_windows(result) == [(1, 20, 30, 10)]
         assert late(result) == [(1, "late", 10)]  # no window was there to take it
@@ -183,7 +183,7 @@ class TestSliding:
         result = run(events, SLIDING, KAFKA, grace="0s")
         assert late(result) == [(1, "no_value", None)]
         assert sorted(rows(result.final)) == [(10, 20, 1), (15, 25, 2), (21, 31, 1)]
-        # Sessions and windows of time count them; their fields are null.
+        # Sessions and windows of time count them, with null fields.
         aggregates = {"n": agg.count(), "amounts": agg.count("amount")}
         for window in (TEN, SessionWindow(gap="10ms")):
             result = run([events[1]], window, KAFKA, aggregates=aggregates)
@@ -199,9 +199,9 @@ class TestSliding:
             events = [event(n, "a", time, wall_clock=3 * MS * n) for n, time in enumerate(times)]
             return sent(run(events, SLIDING, KAFKA, emit="on_close", retention="1s", **more))
 
-        # 3 is nearer to the epoch than a window is long, so 21 is the first to look.
+        # 3 is nearer to the epoch than a window is long, so the operator first looks at 21.
         assert sent_by_turns(3, 21, emit_interval="20ms") == [(1, 0, 10, 1, "final")]
-        # 1 is late; the interval is over when it comes, and when 130 does.
+        # 1 is late; the interval is over both when it comes and when 130 does.
         late = sent_by_turns(100, 60, 1, 130, grace="50ms", emit_interval="5ms")
         assert late == [(3, 50, 60, 1, "final")]
 
@@ -213,8 +213,8 @@ class TestSliding:
             result = run(events, window, KAFKA, emit=emit, store=store, grace="2ms")
             return [each for each in rows(result.final) if each[:2] == (994, 998)]
 
-        # [994, 998] holds 994 where [990, 994] is found when 998 comes. That starts 10 ms, which is
-        # the retention, before the latest window.
+        # [994, 998] holds 994 if [990, 994] is found when 998 comes. [990, 994] starts 10 ms, which
+        # is the retention, before the latest window.
         assert found("on_close", "disk") == [(994, 998, 2)]
         assert found("on_close", "memory") == found("on_update", "disk") == [(994, 998, 1)]
 

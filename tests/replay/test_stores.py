@@ -19,7 +19,7 @@ times = st.integers(-60, 200)
 
 
 class Naive:
-    """Entries (time, rest…) in a list; what is hidden and what is deleted, from the definition."""
+    """Entries (time, rest…) in a list; the definition says what is hidden and what is deleted."""
 
     def __init__(self, *, memory: bool) -> None:
         self.memory = memory
@@ -201,7 +201,7 @@ def test_the_length_of_a_segment() -> None:
     minute = 60_000_000
     assert segment_interval(10 * minute) == 5 * minute
     assert segment_interval(minute) == minute
-    # KIP-94: retention / (segments - 1), not below a minute either.
+    # KIP-94: retention / (segments - 1), again not below a minute.
     assert segment_interval(10 * minute, segments=3) == 5 * minute
     assert segment_interval(10 * minute, segments=6) == 2 * minute
     assert segment_interval(10 * minute, segments=100) == minute

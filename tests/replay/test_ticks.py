@@ -1,4 +1,4 @@
-"""Keys replayed apart, with the moments at which other keys moved the clocks: nothing changes."""
+"""Keys replayed apart, with the moments at which other keys moved the clocks: the same results."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def arrivals(stream: Any, *, in_time: bool) -> list[Event]:
 
 
 def levels(events: list[Event], apart: Apart) -> list[int]:
-    """Where the operator's clock stands after each event."""
+    """The operator's clock after each event."""
     behind = apart.settings.watermark_delay + apart.streaming.lag_ticks * apart.engine.tick_us
     every = apart.settings.timer_interval or 1
     now, found = NEVER, []

@@ -1,4 +1,4 @@
-"""Triggers: by hand, and against a slow reference. Times in ms."""
+"""Triggers, by hand and against a slow reference. Times in ms."""
 
 from __future__ import annotations
 
@@ -150,11 +150,11 @@ class TestByHand:
         result = run(
             events, TumblingWindow(size="100ms"), "samza", early=early, timer_interval="7ms"
         )
-        # 44 calls off what is due at 45; timers run before 49. What is due at 57 stays after 58, as
-        # they run at 56 and, before 68, at 63.
+        # 44 calls off what is due at 45; timers run before 49. What is due at 57 stays after 58,
+        # since timers run at 56 and, before 68, at 63.
         panes = [(arrival, n) for arrival, *_, n, op in sent(result) if op == "early"]
         assert panes == [(2, 2), (5, 5)]
-        # The silence since 56 is over at 61, when the window has come to its end at 60: that of 54,
+        # The silence since 56 is over at 61, after the window's end at 60. The silence since 54,
         # which 56 broke, would have been over before.
         ended = run(
             arriving(54, 56, 63),
@@ -166,7 +166,7 @@ class TestByHand:
         assert sent(ended)[0] == (2, 0, 60, 2, "on_time")
 
     def test_what_combines_triggers_fires_at_each_event_in_beam_once_it_has_fired(self) -> None:
-        # Early and late firings are begun anew, but not what they combine (Beam 2.73, Java).
+        # Early and late firings begin anew, but what they combine does not (Beam 2.73, Java).
         events = arriving(*range(8))
         for combined in (
             AfterAny(AfterCount(3), AfterCount(50)),

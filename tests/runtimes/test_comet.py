@@ -1,4 +1,4 @@
-"""Under Comet (`make test-comet`), the other tests are of plans that it runs."""
+"""Under Comet (`make test-comet`), the plans of the other tests are really run by Comet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The limit of memory of this process."""
+"""The memory limit of this process."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 @pytest.mark.parametrize(
     ("groups", "files", "expected"),
     [
-        # The second version of control groups: this group's limit, and those around it.
+        # Version 2 of control groups: this group's limit, and those of the groups around it.
         ("0::/a/b", {"a/b/memory.max": "3000"}, 3000),
         ("0::/a/b", {"a/b/memory.max": "max", "a/memory.max": "2000"}, 2000),
         ("0::/a/b", {"a/b/memory.max": "1000", "a/memory.max": "2000"}, 1000),
         ("0::/", {"memory.max": "4000"}, 4000),
-        # Of a container, whose own group is mounted as the outermost one.
+        # In a container, whose own group is mounted as the outermost one.
         ("0::/docker/1f", {"memory.max": "5000"}, 5000),
-        # The first one, in which each controller has groups of its own.
+        # Version 1, in which each controller has its own groups.
         (
             "3:cpuset:/c\n4:memory:/a\n0::/",
             {
@@ -33,7 +33,7 @@ _MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
             6000,
         ),
         ("4:cpu,memory:/a", {"memory/a/memory.limit_in_bytes": "7000"}, 7000),
-        # A path of systemd's with a colon, and one that is not seen from here.
+        # A systemd path with a colon, and one that is not visible from here.
         ("0::/user@1:x.service", {"user@1:x.service/memory.max": "8000"}, 8000),
         ("0::/../../b", {}, _MACHINE),
         ("3:cpuset:/c", {"memory.max": "10"}, _MACHINE),

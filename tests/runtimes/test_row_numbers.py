@@ -1,4 +1,4 @@
-"""Copies of Parquet files, whose rows have their number in the file."""
+"""Copies of Parquet files in which each row has its number in the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runtime Sail: what it computes is what Spark computes, and what it can't is refused."""
+"""The runtime Sail: it computes what Spark computes, and refuses what it can't."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ COMMON: Any = {"key": "key", "time": "at", "time_format": "epoch_us"}
 
 
 def command(folder: Path, *arguments: str, java: bool = True) -> str:
-    """What a command prints, with or without Java to be found."""
+    """What a command prints, with or without a Java to be found."""
     # Without what the session of this process has set, but with the options of each JVM.
     environment = {
         name: value
@@ -89,7 +89,7 @@ def command(folder: Path, *arguments: str, java: bool = True) -> str:
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    # No line of another library's.
+    # No log lines of other libraries.
     assert "INFO" not in done.stderr
     assert "WARN" not in done.stderr
     return done.stdout
@@ -104,7 +104,7 @@ def published(folder: Path) -> dict[str, list[dict[str, Any]]]:
             table = DeltaTable(str(folder / "out" / name)).to_pyarrow_table()
         values = table.to_pylist()
         for row in values:
-            # Doubles are added up in no order.
+            # Doubles are added up in no fixed order.
             row.update({k: round(v, 6) for k, v in row.items() if isinstance(v, float)})
             row.update({k: sorted(v) for k, v in row.items() if isinstance(v, list)})
         found[name] = sorted(values, key=repr)
@@ -144,7 +144,7 @@ def test_a_job_without_java(samples: Path) -> None:
 @on_sail
 @pytest.mark.slow
 def test_tables_in_a_catalog_without_java(samples: Path) -> None:
-    """Those of the samples as Iceberg tables: a date again on Sail, and on Spark."""
+    """The samples' tables in Iceberg: one date is computed again on Sail, and one on Spark."""
     settings = yaml.safe_load((samples / "job.yaml").read_text())
     own = options(samples / "lake")
     settings["tables"] = {"catalog": "lake", "schema": "web", "options": own}
@@ -202,7 +202,7 @@ tables: {path: out}
 
 @on_sail
 def test_timestamps_as_spark_writes_them_are_instants(spark: SparkSession, tmp_path: Path) -> None:
-    """Of the older kind (INT96), whatever the job's zone is; also within a stream's struct."""
+    """So are the older ones (INT96), whatever the job's zone is; also in a stream's struct."""
     times = [dt.datetime(year, 6, 1, 12) for year in (1600, 2026, 2500)]
     lists = pa.array([[{"at": each}] for each in times])
     (tmp_path / "events").mkdir()
@@ -300,7 +300,7 @@ def test_errors_in_expressions(spark: SparkSession, expression: str, told: str) 
 
 @on_sail
 def test_rows_of_a_file_are_in_its_order(spark: SparkSession, tmp_path: Path) -> None:
-    """Where nothing else says which row of a window is the last, over many groups of rows."""
+    """Even if nothing else says which row of a window is the last, over many row groups."""
     for part in range(3):
         rows = [
             {"user": f"u{n % 500}", "window_start": 0, "window_end": 60_000, "n": part * 30_000 + n}
@@ -340,7 +340,7 @@ def test_what_folders_say_has_sparks_types() -> None:
 
 @on_sail
 def test_sessions_that_are_refused(spark: SparkSession) -> None:
-    """Of a server elsewhere, and in another time zone."""
+    """Those of a server elsewhere, and those in another time zone."""
     other = SparkSession.builder.config("spark.remote", sail.address()).create()
     with pytest.raises(SetupError, match="remote: the server lacks parts of Spark"):
         runtime_of(other)
@@ -351,7 +351,7 @@ def test_sessions_that_are_refused(spark: SparkSession) -> None:
 
 @on_sail
 def test_days_of_bots_in_a_range(spark: SparkSession, tmp_path: Path) -> None:
-    """Where a range is judged, Sail looked into an array that holds nothing."""
+    """When Sail judged a range, it looked into an empty array."""
     first = dt.datetime(2011, 12, 26, tzinfo=dt.timezone.utc)
     times = [first + dt.timedelta(minutes=50 * n) for n in range(123)]
     pq.write_table(pa.table({"t": times}), tmp_path / "events.parquet")
@@ -425,7 +425,7 @@ def test_of_copies_that_differ_the_same_one_counts_as_on_spark(spark: SparkSessi
 
 @on_sail
 def test_rows_are_kept_without_their_plan(spark: SparkSession) -> None:
-    """Sorted ones, too, of which Sail's own checkpoints give wrong results."""
+    """Also sorted ones, for which Sail's own checkpoints give wrong results."""
     events = spark.range(2_000).selectExpr("string(id % 7) AS key", "id * 37 % 5000 AS at")
     in_order = events.repartition("key").sortWithinPartitions("key", "at")
     for frame, release in ((computed_once(in_order), lambda: None), kept(in_order)):
@@ -627,7 +627,7 @@ def test_keys_that_are_not_deleted(spark: SparkSession, tmp_path: Path, keys: pa
         job.forget(keys[0].as_py(), spark)
 
 
-#: Columns of a stream's rows, the type of `x` in the job, how it is merged, and what is said.
+#: Columns of a stream's rows, the type of `x` in the job, how it is merged, and the message.
 READ_OTHERWISE: list[tuple[dict[str, Any], T.DataType, str | None, str]] = [
     ({"x": ["5"]}, T.LongType(), None, "x: string is read as bigint"),
     ({"x": [1.5]}, T.StringType(), None, "x: double is read as string"),
@@ -642,7 +642,7 @@ READ_OTHERWISE: list[tuple[dict[str, Any], T.DataType, str | None, str]] = [
 def decoded_of(
     spark: SparkSession, path: Path, columns: dict[str, Any], type: T.DataType, how: str | None
 ) -> Decoded:
-    """Rows of Beam, or where `how` is None of a table."""
+    """Rows of Beam, or of a table if `how` is None."""
     window = {"user": ["a"], "window_start": [0], "window_end": [60_000], "pane_index": [0]}
     rows = {**{name: each * len(columns["x"]) for name, each in window.items()}, **columns}
     pq.write_table(pa.table(rows), path)
@@ -753,8 +753,8 @@ def test_what_is_too_large_for_memory_is_in_files() -> None:
     assert done(SORTED, 150).stdout == "(1000000, 1000000)\n"
     without = done(SORTED, 150, SAIL_RUNTIME__TEMPORARY_FILES__MAX_SIZE="0")
     assert "DiskManager is disabled" in without.stderr
-    # A join keeps one side in memory, whatever it may take. Sail 0.7.2 can wait for ever for what
-    # it sorts, where it may take only this much.
+    # A join keeps one side in memory, whatever the limit. With a limit as small as this one, Sail
+    # 0.7.2 can wait forever for what it sorts.
     assert "Sail needs more memory than the 20.0 MB that it may use" in done(JOINED, 20).stderr
 
 
@@ -784,7 +784,7 @@ def test_what_is_interrupted_ends_and_the_session_goes_on() -> None:
         [sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        # Of the query, which takes minutes: an interrupt before the server has it does not end it.
+        # The query takes minutes; an interrupt before the server has it would not end it.
         assert process.stdout.readline() == "in the middle\n"
         process.send_signal(signal.SIGINT)
         try:
@@ -816,7 +816,7 @@ print(*(f"{name}={value}" for name, value in sorted(os.environ.items()) if "SAIL
 
 @pytest.mark.skipif(pyspark.__version__.startswith("4.1."), reason="this pyspark is understood")
 def test_another_pyspark_is_refused() -> None:
-    """In a process of its own, for the session of this one is taken where there is one."""
+    """In another process, because an existing session in this one would be used."""
     code = "from backfill.spark import session; session(runtime='sail')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1

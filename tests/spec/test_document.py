@@ -1,4 +1,4 @@
-"""YAML as the job file takes it: text, lines, and files that are no YAML at all."""
+"""YAML as the job file takes it: text, lines, and files that are not YAML at all."""
 
 from __future__ import annotations
 

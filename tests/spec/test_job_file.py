@@ -1,4 +1,4 @@
-"""Job files that are right, and everything that can be wrong with one."""
+"""Valid job files, and everything that can be wrong with one."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def load(folder: Path, text: str | bytes) -> JobSpec:
 
 
 def problems(folder: Path, text: str | bytes) -> list[str]:
-    """What is said of a bad file, without the folder's name."""
+    """The messages about a bad file, without the folder's name."""
     with pytest.raises(JobFileError) as caught:
         load(folder, text)
     return str(caught.value).replace(f"{folder}/", "").split("\n")
@@ -291,7 +291,7 @@ def test_the_id_is_a_column_of_rows_of_events(tmp_path: Path) -> None:
         load(tmp_path, named.replace("size: 1h", "size: 1h, distinct: true"))
 
 
-# One change of the small file, and what is said about it.
+# One change to the small file, and what is said about it.
 BAD = [
     ("events:\n", "evnts:\n", ["job.yaml:1: events: is missing", "job.yaml:2: evnts: no such set"]),
     ("key:", "kye:", ["job.yaml:2: events.key: is missing", "Did you mean 'key'?"]),

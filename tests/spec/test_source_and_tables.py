@@ -16,7 +16,7 @@ pytestmark = pytest.mark.one_lane
     ("path", "tables", "meets"),
     [
         ("*", "out", True),
-        # What is hidden is not read.
+        # Hidden files are not read.
         ("*", "_out", False),
         ("*", ".out", False),
         ("out", "out", True),
@@ -37,6 +37,6 @@ def test_tables_beside_their_source(tmp_path: Path, path: str, tables: str, meet
             JobSpec.load(job)
     else:
         assert JobSpec.load(job)
-    # Tables of a catalog are in no folder.
+    # The tables of a catalog are in no folder of the job.
     job.write_text(text.replace("path: TABLES", "catalog: lake, schema: web"))
     assert JobSpec.load(job)

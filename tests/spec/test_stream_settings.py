@@ -1,4 +1,4 @@
-"""Each setting of a stream is taken, and a wrong value refused, wherever it can be given."""
+"""Each setting of a stream is accepted, and a wrong value refused, wherever it can be given."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "spurious": (True, "perhaps"),
     "wall_clock": ("received_at", ""),
 }
-#: Formats that take what describes the output.
+#: Settings that describe the output, and the formats that take them.
 TAKEN_BY = {"firing": "flink", "panes": "beam"}
 
 
@@ -138,7 +138,7 @@ def test_what_the_operator_ran_with_is_named_as_the_replay_has_it() -> None:
     arguments = {
         name for each in (replay, replay_join) for name in inspect.signature(each).parameters
     }
-    # Of the wall clock each event tells.
+    # Each event gives the wall clock.
     assert {*Stream.model_fields} - OF_THE_OUTPUT - {"path", "format", "wall_clock"} <= arguments
 
 

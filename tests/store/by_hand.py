@@ -31,7 +31,7 @@ _SCHEMA = Schema.from_arrow(_COLUMNS.append(pa.field("date", pa.date32())))
 def by_hand(
     store: FileStore, run_id: str, *days: str, name: str = "sessions", piece: int = 0
 ) -> StagedFiles:
-    """A file of one window for each of the days, its key the run."""
+    """A file with one window for each of the days; the window's key is the run."""
     folder = store.log(name).folder / STAGING / run_id
     folder.make()
     for day in days:
@@ -60,9 +60,9 @@ def publish_to(
     metadata: Mapping[str, str] = {},
     **base: int | None,
 ) -> int:
-    """Publishes as a run does that began from the newest version, or from `base`.
+    """Publishes like a run that began from the newest version, or from `base`.
 
-    The record lists the runs that it has gone through.
+    The record lists the runs so far, with this one last.
     """
 
     def record(before: dict[str, Any] | None) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def publish_to(
 
 
 def days(*starts_and_ends: str) -> list[tuple[date, date]]:
-    """Half-open ranges: `days("2024-01-01", "2024-01-03")` is one of two days."""
+    """Half-open ranges: `days("2024-01-01", "2024-01-03")` is one range of two days."""
     dates = [date.fromisoformat(text) for text in starts_and_ends]
     return list(zip(dates[::2], dates[1::2], strict=True))
 

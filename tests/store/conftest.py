@@ -35,7 +35,7 @@ def bucket(object_server: dict[str, str], tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.fixture
 def windows(spark: SparkSession) -> Callable[..., DataFrame]:
-    """Rows of a window table from (key, date, start) with what else such a table has."""
+    """Rows of a window table from (key, date, start), with the other columns of such a table."""
 
     def build(*rows: tuple[str, str, str], events: str = "1L") -> DataFrame:
         values = ", ".join(

@@ -1,4 +1,4 @@
-"""Processes of their own that publish, for tests that race or kill them."""
+"""Separate processes that publish, for tests that race or kill them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.lake import store_in
 from tests.store.by_hand import by_hand, content, day, days, publish_to
 from tests.tables import commits_of, paths_of, record_of, version_of
 
-# One process that has imported everything forks the others in milliseconds; one that has used
-# Spark or the Delta library must not.
+# A process that has only imported everything forks the others in milliseconds; one that has used
+# Spark or the Delta library must not fork.
 context = multiprocessing.get_context("forkserver")
 context.set_forkserver_preload(["pytest", __name__])
 
@@ -53,7 +53,7 @@ def publish_for_ever(
     ready: Event,
     environment: Mapping[str, str] = {},
 ) -> None:
-    """Runs that replace all dates, by turns the whole table or its files."""
+    """Runs that replace all dates: by turns the whole table and its files."""
     os.environ.update(environment)
     store = store_in(root)
     for number in count():
@@ -76,7 +76,7 @@ def check_first_runs(
     dates: Sequence[str],
     environment: Mapping[str, str] = {},
 ) -> None:
-    """Processes create two tables: one each for a date of its own, one all for the same."""
+    """Processes create two tables: one with a date for each process, one with the same for all."""
     barrier, results = context.Barrier(len(dates)), context.Queue()
     processes = [
         context.Process(
@@ -108,7 +108,7 @@ def kill_one(
     after_s: float,
     environment: Mapping[str, str] = {},
 ) -> None:
-    """Kills a process that publishes, so long after it has begun to."""
+    """Kills a process that publishes, `after_s` after it was ready to."""
     ready = context.Event()
     process = context.Process(target=publish_for_ever, args=(root, name, dates, ready, environment))
     process.start()
@@ -120,7 +120,7 @@ def kill_one(
 
 
 def check_newest(store: FileStore, dates: Sequence[str], seen: int) -> int:
-    """Whole, with its record, and no older than one that was seen; -1 where there is no table."""
+    """The newest version is whole, has its record, and is not older than `seen`; -1 if no table."""
     version = version_of(store, "sessions")
     if version is None:
         assert seen == -1
@@ -128,7 +128,7 @@ def check_newest(store: FileStore, dates: Sequence[str], seen: int) -> int:
     assert version >= seen, "what was published stays"
     commits = commits_of(store, "sessions")
     assert [each.version for each in commits] == list(range(version, -1, -1))
-    # Others may have made the table.
+    # The table may have been made by others.
     runs = [each.metadata["run_id"] for each in commits if each.metadata]
     assert content(store) == ([f"{runs[0]} {each}" for each in dates] if runs else [])
     assert record_of(store, "sessions") == ({"runs": runs[::-1]} if runs else None)

@@ -20,7 +20,7 @@ from tests.tables import folder_of, record_of, version_of
 
 DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")
 SECRET = "marker-s3cret"
-#: Where each catalog's server is named.
+#: The option that names each catalog's server.
 SETTINGS = {"rest": "uri", "glue": "glue.endpoint", "hive": "uri"}
 
 
@@ -59,7 +59,7 @@ def test_a_server_that_fails_during_a_commit(
     staged = by_hand(behind, "r2", DAYS[1])
     proxy.losing = losing
     if made:
-        # What a lost answer said, the catalog can be asked.
+        # If the answer is lost, the catalog can be asked.
         assert publish_to(behind, staged, []) == 1
     else:
         with pytest.raises(TableError, match=r"not known whether the commit was made: .") as told:
@@ -79,10 +79,10 @@ def test_a_commit_that_amazons_library_sends_again(
 ) -> None:
     namespace = ".".join(store.namespace)
     behind = IcebergStore(store.name, f"{namespace}_again", {"glue.endpoint": proxy.address})
-    # That makes the table, that changes it, and that goes back.
+    # The first commit makes the table, the second changes it, and the third goes back.
     for run, day in enumerate(DAYS[:2]):
         proxy.losing, proxy.times = losing, 1
-        # Where the first one was made, the second is refused: its own commit is no other's.
+        # If the first request was carried out, the second is refused, but not by another's commit.
         assert publish_to(behind, by_hand(behind, f"r{run}", day), []) == run
         assert proxy.times == 0
     assert content(behind) == [f"r0 {DAYS[0]}", f"r1 {DAYS[1]}"]
@@ -111,7 +111,7 @@ def test_a_commit_that_is_refused(
     assert SECRET not in "".join(traceback.format_exception(told.value))
     behind.discard(staged)
     proxy.answer = None
-    # Nobody has to look whether it was made, and nothing is left, nor of the library's own files.
+    # It is certain that no commit was made, and nothing is left, not even the library's own files.
     assert store.clean("sessions", older_than_s=-1).files == 0
     metadata = folder_of(store, "sessions") / "metadata"
     assert len(list(metadata.glob("snap-*.avro"))) == 1

@@ -1,4 +1,4 @@
-"""What dead runs left is deleted, and nothing that any version refers to."""
+"""What dead runs left is deleted; what any version refers to stays."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_staged_folder_is_as_old_as_its_newest_file(store: DeltaStore) -> None
 
 
 def test_files_are_as_old_as_their_way_to_the_table(store: DeltaStore, publish: Publish) -> None:
-    """A run may stage hours before it publishes; between its move and its commit it is safe."""
+    """A run may stage hours before it publishes; its files are safe between move and commit."""
     publish(by_hand(store, "r1", "2024-01-01"))
     slow = by_hand(store, "slow", "2024-01-02")
     age(Path(slow.folder), 2 * HOUR)

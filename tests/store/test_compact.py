@@ -64,7 +64,7 @@ def test_small_dates_are_joined(
 def test_columns_that_the_table_has_not_order_nothing(
     spark: SparkSession, store: DeltaStore, windows: Windows, stage: Stage, publish: Publish
 ) -> None:
-    """As the job file names them of a table that is stale."""
+    """The job file names such columns if the table is stale."""
     for number, key in enumerate("ba"):
         publish(stage(windows((key, "2024-01-01", "2024-01-01 10:00:00")), f"r{number}"), [])
     assert store.compact(spark, "sessions", run_id="c1", sort_by=("other", "user_id")) == 2
@@ -94,7 +94,7 @@ def test_rows_apart_stay_apart(
     assert {row.window_start.second for row in apart} == {1, 59}
     assert {row.window_start.second for row in inside} == {0}
     assert store.compact(spark, "sessions", run_id="c2", sort_by=SORT) is None
-    # A file of one kind is no piece of the other.
+    # A file of one kind is not joined with one of the other.
     some("r4", ("13:00:00", False))
     store.compact(spark, "sessions", run_id="c3", sort_by=SORT)
     assert [file.rows for file in files_of(store, "sessions")] == [2, 3]

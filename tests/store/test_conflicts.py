@@ -201,6 +201,6 @@ def test_the_library_alone_lets_two_first_writers_of_a_date_double_its_rows(
             partition_filters=[("date", "=", TUESDAY)],
         )
     assert content(store) == ["r1 2024-01-01", "w0 2024-01-02", "w1 2024-01-02"]
-    # By `publish` the second is refused.
+    # `publish` refuses the second.
     with pytest.raises(TableError, match="published version 1 meanwhile"):
         publish(by_hand(store, "ours", TUESDAY), [], dates=day(TUESDAY), base=0)

@@ -1,4 +1,4 @@
-"""Catalogs that are only a folder: which version is the newest, and where there can be none."""
+"""Catalogs that are only a folder: which version is the newest, and where no table can be."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_table_is_the_folder_of_its_name(metadata: Path, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("hint", ["1", "9", "", None])
 def test_the_hint_may_be_old_or_gone(store: FileStore, metadata: Path, hint: str | None) -> None:
-    # Of a writer that was killed in between, or was slower than the next one.
+    # Left by a writer that was killed in between, or was slower than the next one.
     (metadata / "version-hint.text").unlink()
     if hint is not None:
         (metadata / "version-hint.text").write_text(hint)
@@ -73,7 +73,7 @@ def test_metadata_may_be_compressed(store: FileStore, metadata: Path, name: str)
     newest = metadata / "v2.metadata.json"
     (metadata / name).write_bytes(gzip.compress(newest.read_bytes()))
     newest.unlink()
-    # A writer's that has not committed, and something else.
+    # A file of a writer that has not committed, and an unrelated one.
     (metadata / "0a1b.metadata.json").write_text("unfinished")
     (metadata / "v99.metadata.json.bak").write_text("of somebody's")
     assert content(store) == [f"r{number} {day}" for number, day in enumerate(DAYS[:2])]
@@ -86,7 +86,7 @@ def test_metadata_may_be_compressed(store: FileStore, metadata: Path, name: str)
     [
         (errno.EPERM, False, "the commit failed: .*by a hard link: not allowed"),
         (errno.ETIMEDOUT, False, "it is not known whether the commit was made: .*not allowed"),
-        # As a disk of a network says, whose answer has been lost: the table says that it was made.
+        # As on a network disk whose answer is lost: the table shows that the commit was made.
         (errno.ETIMEDOUT, True, None),
     ],
 )
@@ -137,7 +137,7 @@ def test_a_commit_of_which_nothing_can_be_known_is_kept(
     with pytest.raises(TableError, match="not known whether the commit was made"):
         publish_to(store, staged, [])
     monkeypatch.undo()
-    # Its manifests are there, so that the table can be read.
+    # Its manifests were kept, so the table can be read.
     assert len(content(store)) == 3
     assert record_of(store, "sessions") == {"runs": ["r0", "r1", "r2"]}
 

@@ -1,4 +1,4 @@
-"""Iceberg tables of ours, which other writers tend: what they change, a run takes as it is."""
+"""Our Iceberg tables when other writers maintain them: a run accepts what they change."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def store(
     return found
 
 
-#: In SQLite, in folders, and those that are servers.
+#: Catalogs in SQLite, in folders, and on servers.
 EVERY_CATALOG = pytest.mark.parametrize("store", ["lake", "hadoop", *SERVED], indirect=True)
 
 
@@ -72,7 +72,7 @@ def test_a_table_as_its_readers_see_it(store: IcebergStore) -> None:
     assert summary["added-records"] == "2"
     assert table.scan(row_filter="date = '2024-01-02'").to_arrow().num_rows == 1
     assert table.scan(row_filter="user_id > 'r1'").to_arrow().num_rows == 0
-    # Nothing of a run that has not published yet, nor in the log.
+    # Nothing shows of a run that has not published yet, not even in the log.
     by_hand(store, "r2", DAYS[2])
     assert content(store) == [f"r1 {each}" for each in DAYS[:2]]
     assert len(table_of(store).snapshots()) == 1
@@ -92,7 +92,7 @@ def test_columns_come_and_go(store: IcebergStore, spark: SparkSession, windows: 
     publish(store, frame.drop("is_open"), "r4")
     assert rows_of(store, spark, "sessions").columns == frame.drop("is_open").columns
     assert table_of(store).scan().to_arrow().num_rows == 1
-    # The first version has the columns that it had.
+    # The first version still has its own columns.
     first = store.open("sessions", 0)
     assert first is not None
     assert first.read(spark).collect() == frame.collect()
@@ -154,7 +154,7 @@ def test_look_ups_open_no_file_that_they_need_not(
 def test_a_run_goes_on_where_snapshots_have_expired(store: IcebergStore) -> None:
     publish_to(store, by_hand(store, "r1", DAYS[0]))
     publish_to(store, by_hand(store, "r2", DAYS[1]), [])
-    # By others: the same rows, and no word of ours.
+    # A commit by others: the same rows, without our metadata.
     table = table_of(store)
     table.append(table.scan().to_arrow().slice(0, 0))
     assert version_of(store, "sessions") == 2
@@ -186,7 +186,7 @@ def test_what_was_rolled_back_is_kept(store: IcebergStore) -> None:
     assert publish_to(store, staged, [], dates=day(DAYS[2])) == 2
     assert [each.version for each in commits_of(store, "sessions")] == [2, 0]
     assert record_of(store, "sessions") == {"runs": ["r1", "r3"]}
-    # A snapshot that nothing stands on can still be gone back to.
+    # A snapshot that no later one stands on can still be restored.
     assert store.clean("sessions", older_than_s=-1).files == 0
     assert table_of(store).scan(snapshot_id=second).to_arrow().num_rows == 2
 
@@ -197,7 +197,7 @@ def test_partitions_that_have_changed(store: IcebergStore, spark: SparkSession) 
     table = table_of(store)
     with table.update_spec() as update:
         update.remove_field("date")
-    # By others, in files with the date in them.
+    # Added by others, in files that hold the date.
     table.append(table.scan().to_arrow())
     with table.update_spec() as update:
         update.add_identity("date")
@@ -280,7 +280,7 @@ def test_of_two_first_writers_one_makes_the_table(store: IcebergStore) -> None:
     one, two = by_hand(store, "r1", DAYS[0]), by_hand(other, "r2", DAYS[1])
 
     def record(before: dict[str, Any] | None) -> dict[str, Any]:
-        # In the middle of one's commit, the other's.
+        # The other commits in the middle of this one's commit.
         if version_of(other, "sessions") is None:
             publish_to(other, two, dates=None)
         return {"runs": [*(before or {}).get("runs", []), "r1"]}
@@ -317,7 +317,7 @@ def test_others_make_the_namespace_at_the_same_time(
     def overtaken(self: SqlCatalog, namespace: Any) -> bool:
         seen.append(namespace)
         if len(seen) == 2:
-            # The library has looked as well, and now the other makes it.
+            # The library has looked as well; now the other makes the namespace.
             monkeypatch.undo()
             lake(tmp_path / "lake").catalog.create_namespace("web")
         return False
@@ -344,7 +344,7 @@ def test_a_commit_of_which_nobody_knows(
     monkeypatch.setattr(store.catalog, "commit_table", lost)
     staged = by_hand(store, "r2", DAYS[1])
     if made:
-        # The catalog can be asked.
+        # The catalog can be asked whether it was made.
         assert publish_to(store, staged, []) == 1
     else:
         with pytest.raises(TableError, match="not known whether the commit was made: connection"):
@@ -428,7 +428,7 @@ def test_records_that_have_expired(store: IcebergStore) -> None:
     assert record_of(store, "sessions") == {"runs": ["r1", "r2"]}
     with pytest.raises(TableError, match="what this version has counted is not known any more"):
         store.restore("sessions", 1, run_id="r3", metadata={})
-    # The property is of what was rolled back.
+    # The property belongs to the snapshot that was rolled back.
     with table_of(store).manage_snapshots() as manage:
         manage.rollback_to_snapshot(others.snapshot_id)
     with table_of(store).maintenance.expire_snapshots() as expire:
@@ -470,8 +470,8 @@ def test_places_where_tables_cannot_be(tmp_path: Path, warehouse: str) -> None:
         by_hand(IcebergStore("lake", "web", named), "r1", DAYS[0])
 
 
-#: The table, compacted by Spark, with a row of one date deleted; and what it says of itself. Of
-#: another one a row is deleted beside its file.
+#: Spark reads the table, compacts it, deletes a row of one date, and reads the metadata. In
+#: another table it deletes a row with a delete file.
 TENDED = (
     "SELECT user_id, date FROM lake.web.sessions ORDER BY ALL",
     "CALL lake.system.rewrite_data_files(table => 'web.sessions', "
@@ -500,7 +500,7 @@ def test_sparks_own_iceberg_tends_the_table(
     publish(store, windows(*rows), "r1")
     beside = store.stage("beside", windows(*rows), run_id="r1", partition_by=(), sort_by=())
     publish_to(store, beside)
-    # What nothing names is an orphan, but not what is ours beside the table.
+    # A file that nothing names is an orphan; our own files beside the table are not.
     waiting = by_hand(store, "waiting", DAYS[2])
     folder = folder_of(store, "sessions")
     orphan = folder / "date=2024-01-01" / "orphan.parquet"
@@ -521,12 +521,12 @@ def test_sparks_own_iceberg_tends_the_table(
     [call] = re.findall(r"CALL (system\.[^;]*?\)\))", str(told.value))
     spark_sql.iceberg(catalog, "CALL lake." + call.replace("…", "'web.beside'"))
     assert rows_of(store, spark, "beside").count() == 2
-    # A run that began before: the compaction is not in its way, the deletion on its date is.
+    # A run that began before: the compaction does not conflict with it, the deletion does.
     staged = by_hand(store, "r2", DAYS[0])
     with pytest.raises(TableError, match="another writer published version 2 meanwhile"):
         publish_to(store, staged, [], dates=day(DAYS[0]), base=0)
     store.discard(staged)
-    # Files of others lie elsewhere, and have the partition's column in them.
+    # Other writers' files lie elsewhere, and hold the partition's column.
     assert all(path.startswith("data/date=") for path in paths_of(store, "sessions"))
     found = rows_of(store, spark, "sessions").select("user_id", F.col("date").cast("string"))
     assert sorted(map(tuple, found.collect())) == [("a", DAYS[0]), ("c", DAYS[1])]

@@ -1,4 +1,4 @@
-"""What Spark's own Delta Lake commits while runs compute: in their way only where both meet."""
+"""What Spark's own Delta Lake commits while runs compute: a conflict only where both meet."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ MONDAY, TUESDAY = "2024-01-01", "2024-01-02"
 NEITHER = "both replace the file date=2024-01-01/"
 SAME = "another writer published version 3 meanwhile, and both replace 2024-01-0"
 WHOLE = "another writer published version 3 meanwhile, and this run replaces everything"
-#: What is committed meanwhile, and runs that began before, in turn: what each replaces, a date or
-#: everything, or that it only adds to a date; and why it is refused.
+#: What is committed meanwhile, then the runs that began before it, in turn: whether each replaces
+#: a date, replaces everything, or only adds to a date; and why it is refused, if it is.
 CASES = {
     "compacts Tuesday": (
         ["OPTIMIZE {t} WHERE date = '2024-01-02'"],
@@ -64,14 +64,14 @@ CASES = {
 
 
 def test_between_staging_and_publishing(spark_sql: SparkSql, tmp_path: Path) -> None:
-    """All at once, each in a table of its own: then Spark reads them all in one statement."""
+    """All at once, each in its own table, so that Spark reads them all in one statement."""
     folders = {name: tmp_path / str(n) / "sessions" for n, name in enumerate(CASES)}
     spark_sql.delta(create(tmp_path / "made"))
     runs = {}
     for name, folder in folders.items():
         shutil.copytree(tmp_path / "made", folder)
         store = store_in(folder.parent)
-        # Two files of each date, which OPTIMIZE joins.
+        # Two files for each date, which OPTIMIZE joins.
         for run in ("r1", "r2"):
             publish_to(store, by_hand(store, run, MONDAY, TUESDAY), [])
         old = paths_of(store, "sessions")

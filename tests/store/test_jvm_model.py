@@ -1,4 +1,4 @@
-"""Any sequence of runs on a table that Spark's own Delta Lake makes, tends and reads meanwhile."""
+"""Any sequence of runs on a table that Spark's own Delta Lake makes, maintains and reads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_any_sequence(spark_sql: SparkSql) -> None:
             self.versions.append(Version((), (), frozenset()))
 
         def teardown(self) -> None:
-            """Both read the same in every version."""
+            """Spark reads the same rows in every version."""
             if self.versions:
                 [found] = spark_sql.delta(read_versions(self.folder, range(len(self.versions))))
                 assert sorted(found) == sorted(
@@ -36,7 +36,7 @@ def test_any_sequence(spark_sql: SparkSql) -> None:
             super().teardown()
 
         def tend(self, statement: str, rows: tuple[str, ...], *days: str) -> None:
-            """Lets Spark change the table; where nothing is to be done, it makes no version."""
+            """Lets Spark change the table; if there is nothing to do, Spark makes no version."""
             spark_sql.delta(statement)
             now = version_of(self.store, "sessions")
             assert now is not None
@@ -61,7 +61,7 @@ def test_any_sequence(spark_sql: SparkSql) -> None:
 
         @rule(share=fractions)
         def restore_by_spark(self, share: float) -> None:
-            """The record stays that of the newest run: a commit by others names none."""
+            """The record stays that of the newest run: a commit by others names no record."""
             version = int(share * (len(self.versions) - 1))
             before = set(paths_of(self.store, "sessions"))
             moved = before.symmetric_difference(paths_of(self.store, "sessions", version))
@@ -75,7 +75,7 @@ def test_any_sequence(spark_sql: SparkSql) -> None:
         @precondition(lambda self: len(self.versions) > 3)
         @rule()
         def vacuum(self) -> None:
-            """Of what is younger than a week it deletes nothing, and says so in the log."""
+            """It deletes nothing younger than a week, and says so in the log."""
             self.tend(f"VACUUM {table_in(self.folder)}", self.versions[-1].rows)
 
     run_state_machine_as_test(

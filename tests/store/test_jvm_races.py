@@ -1,4 +1,4 @@
-"""Spark's own Delta Lake commits while runs publish: what succeeds is there, nothing else is."""
+"""Spark's own Delta Lake commits while runs publish: all that succeeds is there, nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.tables import paths_of, record_of, version_of
 
 pytestmark = with_jars
 
-#: Of the runs, of Spark, and of both.
+#: The date that runs change, the one that Spark changes, and one that both change.
 OURS, THEIRS, BOTH = "2024-01-01", "2024-01-02", "2024-01-03"
 ROUNDS = 2
 
@@ -41,7 +41,7 @@ def test_neither_loses_what_the_other_has_committed(spark_sql: SparkSql, tmp_pat
 
 
 def tend(spark_sql: SparkSql, folder: Path, rows: set[str]) -> list[str]:
-    """Adds rows, deletes some of them and compacts; which statements lost against a run."""
+    """Adds rows, deletes some and compacts; returns the statements that lost against a run."""
     lost = []
 
     def attempt(statement: str) -> bool:
@@ -66,11 +66,11 @@ def tend(spark_sql: SparkSql, folder: Path, rows: set[str]) -> list[str]:
 
 
 def publish_meanwhile(store: FileStore, spark: Future[list[str]]) -> tuple[list[str], list[str]]:
-    """Runs that replace their date, or add to it, or to the common one; those of each date."""
+    """Runs that replace or add to their own date, or add to the common one; the runs of each."""
     ours, both, number = ["first"], ["first"], 0
     while not spark.done():
         number += 1
-        # Spark reads each of the commits.
+        # Spark has to read each of the commits.
         time.sleep(0.1)
         base, run, turn = version_of(store, "sessions"), f"r{number}", number % 3
         date = BOTH if turn == 2 else OURS

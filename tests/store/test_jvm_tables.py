@@ -1,4 +1,4 @@
-"""What Spark's own Delta Lake can make of a table: used as it is, or refused by name."""
+"""What Spark's own Delta Lake can make of a table: runs use it as it is, or refuse it by name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MONDAY, TUESDAY = "2024-01-01", "2024-01-02"
 START = f"{MONDAY} 10:00:00"
 #: The beginning of Monday, µs.
 START_US = 1_704_067_200_000_000
-#: Properties of a table that is used as it is, and columns that a full run makes its own.
+#: Properties of a table that is used as it is, and columns that a full run replaces by its own.
 PROPERTIES = (
     "'delta.enableDeletionVectors' = 'true', 'delta.enableChangeDataFeed' = 'true', "
     "'delta.checkpointPolicy' = 'v2', 'delta.checkpointInterval' = '1', "
@@ -37,7 +37,7 @@ PROPERTIES = (
 OTHERS = COLUMNS.replace("BIGINT", "BIGINT NOT NULL COMMENT 'of the window'").replace(
     "date DATE", "date DATE GENERATED ALWAYS AS (CAST(window_start AS DATE))"
 )
-#: Of those that runs can't commit to, and what the error names.
+#: Tables that runs can't commit to, and what the error names.
 REFUSED = {
     "append only": ("'delta.appendOnly' = 'true'", COLUMNS, "can only be added .*delta.appendOnly"),
     "row tracking": (
@@ -71,7 +71,7 @@ REFUSED = {
 
 
 def test_tables_that_are_used(spark: SparkSession, spark_sql: SparkSql, tmp_path: Path) -> None:
-    """A run of everything, one of a date, a compaction and a deletion of Spark's, another run."""
+    """A full run, one of a date, a compaction and a deletion by Spark, and another run."""
     folders = [tmp_path / str(number) / "sessions" for number in range(2)]
     spark_sql.delta(create(folders[0], COLUMNS, PROPERTIES), create(folders[1], OTHERS))
     for folder in folders:
@@ -96,19 +96,19 @@ def test_tables_that_are_used(spark: SparkSession, spark_sql: SparkSql, tmp_path
     )
     assert sorted(rows) == sorted([f"r1|{TUESDAY}", f"r2|{TUESDAY}", f"r3|{MONDAY}"] * 2)
     assert changes == ["delete|r1", "insert|r1", "insert|r2", "insert|r3"]
-    # Of these checkpoints, which Spark wrote, the library has read the table.
+    # The library has read the table from these checkpoints, which Spark wrote.
     assert list((folders[0] / "_delta_log" / "_sidecars").iterdir())
 
 
 def begin(store: FileStore) -> None:
-    """As a run does."""
+    """Begins as a run does."""
     table = store.open("sessions")
     assert table is not None
     table.check_writable()
 
 
 def test_tables_that_are_refused(spark_sql: SparkSql, tmp_path: Path) -> None:
-    """Before anything is computed for them, in one sentence each, and they stay as they are."""
+    """Before anything is computed for them, in one sentence each; the tables stay as they are."""
     folders = {name: tmp_path / str(n) / "sessions" for n, name in enumerate(REFUSED)}
     spark_sql.delta(*(create(folders[name], *REFUSED[name][1::-1]) for name in REFUSED))
     for name, folder in folders.items():
@@ -132,7 +132,7 @@ def test_conditions_on_rows(spark_sql: SparkSql, tmp_path: Path) -> None:
 
 
 def test_the_ways_out(spark_sql: SparkSql, tmp_path: Path) -> None:
-    """As the errors give them, each leads to a table that is used."""
+    """Each, done as its error says, leads to a table that can be used."""
     folders = [tmp_path / str(number) / "sessions" for number in range(3)]
     rows_only, tracked, wider = map(table_in, folders)
     spark_sql.delta(
@@ -142,7 +142,7 @@ def test_the_ways_out(spark_sql: SparkSql, tmp_path: Path) -> None:
         f"ALTER TABLE {tracked} DROP FEATURE rowTracking",
         f"ALTER TABLE {tracked} DROP FEATURE domainMetadata",
         create(folders[2], COLUMNS, "'delta.enableTypeWidening' = 'true'"),
-        # Or Spark asks to come back after a day.
+        # Otherwise Spark asks to come back after a day.
         f"ALTER TABLE {wider} SET TBLPROPERTIES "
         "('delta.dropFeatureTruncateHistory.retentionDuration' = 'interval 0 hours')",
         f"ALTER TABLE {wider} DROP FEATURE typeWidening TRUNCATE HISTORY",
@@ -154,7 +154,7 @@ def test_the_ways_out(spark_sql: SparkSql, tmp_path: Path) -> None:
 
 
 def test_files_elsewhere(spark_sql: SparkSql, tmp_path: Path) -> None:
-    """In folders of other names, and in another table's folder; until they are written again."""
+    """Refused in folders of other names and in another table's folder, until they are rewritten."""
     original, clone = (tmp_path / name / "sessions" for name in ("original", "clone"))
     spark_sql.delta(
         create(original, COLUMNS, "'delta.randomizeFilePrefixes' = 'true'"),
@@ -215,7 +215,7 @@ runtime: sail
 
 
 def test_iceberg_tables_that_sail_wrote(spark_sql: SparkSql, tmp_path: Path) -> None:
-    """Elements of its lists and maps have other names in the files than Spark gives them."""
+    """Its files name the elements of lists and maps differently than Spark does."""
     rows = [{"user": "ab"[n % 2], "at": START_US + n * 600_000_000, "n": n} for n in range(24)]
     at = pa.timestamp("us", "UTC")
     schema = pa.schema({"user": pa.string(), "at": at, "n": pa.int64()})

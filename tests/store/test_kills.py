@@ -1,4 +1,4 @@
-"""A run killed at any moment leaves the table as before or as after, and the next one goes on."""
+"""A run killed at any moment leaves the table as before or as after; the next run goes on."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _kill_at_random_moments(root: Path, least: int) -> None:
     chance = random.Random(4)
     seen = -1
     short = 1.5 if root.name == "lake" else 0.15
-    # On a busy machine some are killed before they publish anything: then there are more of them.
+    # On a busy machine some are killed before they publish anything, so more are started.
     for kill in itertools.count():
         if kill >= least and seen > 4:
             break

@@ -1,4 +1,4 @@
-"""The live files, and what their statistics say of their rows."""
+"""The live files, and what their statistics say about their rows."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_keys_times_and_dates_are_bounded(
     assert new.maximum["user_id"] == "b"
     assert new.minimum["date"] == new.maximum["date"] == date(2024, 1, 2)
     assert old.minimum["date"] == date(1969, 12, 31)
-    # Statistics have milliseconds: the bounds are wider than the truth by less than two.
+    # Statistics have milliseconds: the bounds are wider than the values by less than two.
     assert new.minimum["window_start"] == us("2024-01-02T10:00:00")
     assert 0 <= new.maximum["window_start"] - us("2024-01-02T11:00:00") < 2000
     assert new.minimum["window_end"] == us("2024-01-02T10:10:00")
@@ -149,7 +149,7 @@ def test_columns_that_others_have_renamed(
         own = {"id": number, "physicalName": field["name"]}
         field["metadata"] = {f"delta.columnMapping.{name}": each for name, each in own.items()}
     metadata["schemaString"] = json.dumps(schema)
-    # The protocol of old tables has no names of features.
+    # The protocol of old tables does not name features.
     protocol = {"minReaderVersion": 2, "minWriterVersion": 5}
     if features:
         named = {"readerFeatures": features, "writerFeatures": features}
@@ -192,6 +192,6 @@ def test_only_some_files_are_read(spark: SparkSession, store: DeltaStore, publis
     ):
         rows_of(store, spark, "sessions", files=[monday])
     assert rows_of(store, spark, "sessions", version=0, files=[monday]).count() == 1
-    # A file that nobody asks for may be gone.
+    # A file that is not asked for may be gone.
     (folder_of(store, "sessions") / tuesday).unlink()
     assert rows_of(store, spark, "sessions", version=0, files=[monday]).count() == 1

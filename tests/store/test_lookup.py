@@ -96,7 +96,7 @@ def test_ranges_are_half_open(table: ds.Dataset) -> None:
 
 
 def test_a_table_without_times() -> None:
-    """The quarantine, of which `show --run` shows rows."""
+    """The quarantine is one: `show --run` shows its rows."""
     rows = ds.dataset(pa.table({"reason": ["b", "a"], "raw": ["1", "2"], "_x": [0, 0]}))
     assert look_up(rows).to_pylist() == [{"reason": "a", "raw": "2"}, {"reason": "b", "raw": "1"}]
     for bounds in ({"start_us": 0}, {"end_us": 0}, {"starts": (None, 0)}, {"ends": (0, None)}):
@@ -172,7 +172,7 @@ def test_no_java_is_started(store: DeltaStore) -> None:
 
 @pytest.mark.parametrize("place", ["out", "lake"])
 def test_values_whose_bounds_are_left_out(spark: SparkSession, tmp_path: Path, place: str) -> None:
-    """Bounds of long texts, of infinite numbers and of long decimals are not in Delta's log."""
+    """Delta's log has no bounds for long texts, infinite numbers or long decimals."""
     store = store_in(tmp_path / place)
     frame = spark.sql(
         """

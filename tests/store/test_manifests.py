@@ -1,4 +1,4 @@
-"""What a run reads and writes of an Iceberg table's metadata, after many other runs."""
+"""What a run reads and writes of an Iceberg table's metadata after many other runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST = 5
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Of a catalog with a table that joins its manifests early."""
+    """The folder of a catalog with a table that joins its manifests early."""
     store = lake(tmp_path / "lake")
     _run(store, 0)
     with _table(store).transaction() as transaction:
@@ -40,7 +40,7 @@ def _day(number: int) -> str:
 
 
 def _run(store: IcebergStore, number: int) -> tuple[set[str], set[str]]:
-    """A run of a new day, which also replaces the day before; the files it adds and removes."""
+    """A run of a new day that also replaces the day before; the files that it adds and removes."""
     table = store.open("sessions")
     before = [] if table is None else [each.path for each in table.files]
     old = [each for each in before if _day(number - 1) in each]
@@ -57,10 +57,10 @@ def test_they_stay_few(folder: Path) -> None:
     made = [_run(store, number) for number in range(1, 18)]
     manifests = _table(store).current_snapshot().manifests(_table(store).io)
     assert len(manifests) <= MOST + 1
-    # What the last run removed is said by one of its own, for `changes`; older ones are dropped.
+    # One manifest tells what the last run removed, for `changes`; older such ones are dropped.
     dead = [each for each in manifests if not (each.added_files_count or each.existing_files_count)]
     assert {each.sequence_number for each in dead} <= {18}
-    # Each date is by the run after it, but for the last one.
+    # Each date is from the run after it, except the last one.
     assert content(store) == sorted(f"r{min(each + 1, 17)} {_day(each)}" for each in range(18))
     for version, (added, removed) in enumerate(made, start=1):
         changes = store.log("sessions").changes(version)
@@ -97,15 +97,15 @@ def test_a_run_reads_no_more_after_many_others(
     for number in range(1, 30):
         asked.clear()
         _run(lake(folder), number)
-        # Two by us for the run and its commit, one for what came between, one by the library.
+        # Two by us, for the run and its commit, one for what came between, and one by the library.
         assert asked["load_table"] == 4
-        # Each once, twice what has files to remove, and all again where they are joined.
+        # Each once, those with files to remove twice, and all again when they are joined.
         assert asked["fetch_manifest_entry"] <= 2 * MOST + 4
 
 
 def test_threads_do_not_mix_them_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Slow(list[Any]):
-        """Lets other threads go ahead between two looks at it."""
+        """Lets other threads run between two accesses."""
 
         def __getitem__(self, place: Any) -> Any:
             time.sleep(0.02)

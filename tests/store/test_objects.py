@@ -36,13 +36,13 @@ def store(bucket: str) -> DeltaStore:
 
 @pytest.fixture(params=["delta", "sql", "glue"])
 def either(request: pytest.FixtureRequest, bucket: str, tmp_path: Path) -> FileStore:
-    """Tables in the object store; the catalog itself is on the disk, or Glue of the same server."""
+    """Tables in the object store; the catalog itself is on disk, or Glue on the same server."""
     if request.param == "delta":
         return DeltaStore(f"{bucket}/out")
     found = options(tmp_path)
     if request.param == "glue":
         found = {"type": "glue", "glue.endpoint": os.environ["AWS_ENDPOINT_URL"]}
-    # A database is of the whole server.
+    # All tests on the server share its databases.
     name = tmp_path.name if request.param == "glue" else "out"
     return IcebergStore("lake", name, {**found, "warehouse": bucket})
 
@@ -83,7 +83,7 @@ def test_what_killed_runs_left_is_cleaned(either: FileStore, bucket: str) -> Non
     folder.write("_record/dead.json", b"{}")
     folder.write("notes.txt", b"not ours")
     assert either.clean("sessions", older_than_s=3600).staged == 0
-    # Of the either's clock and ours, either may be ahead.
+    # Either clock, the store's or ours, may be ahead of the other.
     cleaned = either.clean("sessions", older_than_s=-60)
     assert (cleaned.staged, cleaned.files, cleaned.records) == (1, 1, 1)
     assert cleaned.size == sum(each.size for each in staged.files) + len("{}")
@@ -147,7 +147,7 @@ def test_ten_thousand_files(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(folder.names()) == 28
         assert folder.missing([*expected, "date=2024-01-01/x"]) == ["date=2024-01-01/x"]
         assert sum(each.size for each in folder.entries().values()) == 10_000
-        # Not a table's: none of them is deleted.
+        # They are not a table's, so none of them is deleted.
         assert DeltaStore(f"s3://{MANY}").clean("sessions", older_than_s=-60).files == 0
         folder.delete_all()
         assert folder.files() == {}

@@ -19,7 +19,7 @@ from tests.store.by_hand import by_hand, day, publish_to
 from tests.tables import commits_of, folder_of, paths_of, rows_of
 
 DAY, TUESDAY, WEDNESDAY = (f"2024-01-0{number}" for number in (1, 2, 3))
-#: Of both formats: one that a library knows, and one that is the users' own.
+#: For each format, a property that its library knows; `owner` is one of the users' own.
 KNOWN = {"delta": "delta.checkpointInterval", "iceberg": "history.expire.min-snapshots-to-keep"}
 SIZE = {"delta": "delta.targetFileSize", "iceberg": "write.target-file-size-bytes"}
 CODEC = {"delta": "delta.parquet.compression.codec", "iceberg": "write.parquet.compression-codec"}
@@ -59,7 +59,7 @@ def test_they_are_set_and_changed_and_others_stay(kind: str, opened: Open) -> No
     assert (found[KNOWN[kind]], found["owner"]) == ("30", "web")
     runs = [each.metadata.get("run_id") for each in commits_of(changed, "sessions")]
     assert [each for each in runs if each] == ["r2", "r1"]
-    # A run that began before the properties changed goes on top of them.
+    # A run that began before the properties changed is published on top of them.
     late = by_hand(changed, "r3", WEDNESDAY)
     publish_to(opened({}), late, [], base=0, dates=day(WEDNESDAY))
     assert properties_of(changed)[KNOWN[kind]] == "30"
@@ -137,7 +137,7 @@ def test_rows_are_sorted_first_as_the_job_says(
 
 
 def _keys(store: FileStore) -> list[list[str]]:
-    """In the order of each file, the largest first."""
+    """The keys of each file in their order, the largest file first."""
     folder = folder_of(store)
     read = (
         pq.read_table(folder / each)["user_id"].to_pylist() for each in paths_of(store, "sessions")

@@ -1,6 +1,6 @@
 """What every store does: Delta's, Iceberg's, and the one in memory that tests use.
 
-Also with tables that Spark's own Delta Lake has made, which then reads what was published.
+Also for tables that Spark's own Delta Lake has made; it then reads what was published.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def opened(store: Store, version: int | None = None) -> Table:
 
 
 def begun(store: Store) -> int:
-    """The version before the first run: -1 where there is no table, and none has rows."""
+    """The version before the first run, which has no rows; -1 where there is no table."""
     table = store.open("t")
     assert table is None or not table.files
     return -1 if table is None else table.version
@@ -179,7 +179,7 @@ def test_of_two_runs_that_meet_one_publishes(
 ) -> None:
     base = publish(any_store, windows(MONDAY), "r0")
     assert publish(any_store, windows(TUESDAY), "r1", dates=day(2)) == base + 1
-    # Both began from one version; dates apart go on top, dates that meet do not.
+    # Both began from one version: separate dates go on top, dates that meet do not.
     assert publish(any_store, windows(MONDAY), "r2", base=base, dates=day(1)) == base + 2
     for run, dates in (("r3", day(2)), ("r4", None)):
         replace = "all" if dates is None else []

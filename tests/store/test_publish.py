@@ -42,7 +42,7 @@ def test_nothing_is_visible_before_the_commit(
     assert record_of(store, "sessions") is None
     assert publish(staged) == 0
     assert keys(store, spark) == ["a 2024-01-01"]
-    # A run that is killed after staging: the table is as before, and another run goes on.
+    # A run is killed after staging: the table is as before, and another run goes on.
     killed = stage(windows(MONDAY, TUESDAY), "r2")
     assert keys(store, spark) == ["a 2024-01-01"]
     assert version_of(store, "sessions") == 0
@@ -108,7 +108,7 @@ def test_another_schema_only_with_everything(
     staged = stage(other, "r2")
     with pytest.raises(TableError, match="columns or types of the new files"):
         publish(staged, [])
-    # The library takes a commit of its own for the new type, which is in nobody's way.
+    # The library makes its own commit for the new type, which conflicts with nothing.
     assert publish(staged) == 2
     frame = rows_of(store, spark, "sessions")
     assert dict(frame.dtypes)["events"] == "timestamp_ntz"
@@ -163,7 +163,7 @@ def test_a_refused_run_leaves_nothing_behind_once_discarded(
     mine, other = by_hand(store, "mine", "2024-01-01"), by_hand(store, "other", "2024-01-02")
 
     def overtaken(before: object) -> dict[str, object]:
-        # By now the files are where the log will say that they are.
+        # By now the files are where the log will point to.
         publish(other, [])
         return {}
 

@@ -1,4 +1,4 @@
-"""Runs that publish in the same moment, in threads and in processes."""
+"""Runs that publish at the same moment, in threads and in processes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tests.tables import commits_of, folder_of, paths_of, record_of, version_of
 Publish = Callable[..., int]
 Dates = list[tuple[date, date]]
 
-#: Of Delta tables, and of Iceberg catalogs.
+#: Places of Delta tables and of Iceberg catalogs.
 LOCAL = ["out", "lake", "hadoop"]
-#: Of a table that Spark's own Delta Lake has made.
+#: The place of a table that Spark's own Delta Lake has made.
 JVM = pytest.param("jvm", marks=with_jars)
-#: On a disk often, since each time is different; the others once, for they take longer.
+#: Those on disk often, because each race is different; the others once, because they take longer.
 OFTEN = pytest.mark.parametrize("place", [*LOCAL * 5, *SERVED, JVM], indirect=True)
 DAYS = [f"2024-01-{number:02}" for number in range(1, 32)]
 
@@ -66,7 +66,7 @@ def publish(store: FileStore, place: Path) -> Publish:
 def race(
     publish: Publish, runs: list[tuple[StagedFiles, Any, Dates | None]], base: int | None
 ) -> list[int | str]:
-    """What each run gets that publishes at once: its version, or why not."""
+    """What each of the runs gets when all publish at once: its version, or why it was refused."""
     barrier = Barrier(len(runs))
 
     def one(run: tuple[StagedFiles, Any, Dates | None]) -> int | str:
@@ -82,7 +82,7 @@ def race(
 
 
 def begun(store: FileStore, publish: Publish, exists: bool) -> int | None:
-    """The version that runs begin from, in which another one has published or none."""
+    """The version that runs begin from: after one published run if `exists`, before any if not."""
     if not exists:
         return version_of(store, "sessions")
     return publish(by_hand(store, "first", "2023-01-01"))
@@ -100,7 +100,7 @@ def test_disjoint_runs_all_succeed(store: FileStore, publish: Publish, exists: b
         *(["first 2023-01-01"] if exists else []),
         *(f"r{d} {d}" for d in DAYS[:6]),
     ]
-    # Each stands on the one before, and so does its record.
+    # Each commit stands on the one before, and so does its record.
     commits = reversed(commits_of(store, "sessions"))
     order = [each.metadata["run_id"] for each in commits if each.metadata]
     assert record_of(store, "sessions") == {"runs": order}

@@ -82,7 +82,7 @@ def test_duckdb_and_polars_read_the_table(
     for start in starts:
         found = lazy.filter(pl.col("window_start") == start).collect()
         assert found["window_start"].to_list() == [start]
-    # DuckDB's own Delta reader is an extension that pip does not bring.
+    # DuckDB's own Delta reader is an extension that pip does not install.
     connection = duckdb.connect()
     connection.register("sessions", DeltaTable(folder).to_pyarrow_dataset())
     rows = connection.sql(

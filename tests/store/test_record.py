@@ -36,7 +36,7 @@ def test_every_version_has_its_own(store: DeltaStore, publish: Publish) -> None:
 
 
 def test_it_stands_on_the_version_that_came_first(store: DeltaStore, publish: Publish) -> None:
-    """Not on the one that the run began from."""
+    """It does not stand on the version that the run began from."""
     publish(by_hand(store, "r1", "2024-01-01"))
     others = iter([by_hand(store, f"other{n}", f"2024-02-0{n}") for n in range(1, 4)])
     given = []
@@ -77,7 +77,7 @@ def test_a_table_by_others_has_none(store: DeltaStore, tmp_path: Path) -> None:
 
 
 def test_one_whose_commit_has_expired(store: DeltaStore, publish: Publish) -> None:
-    """Tables that others have made let old commits expire, unless told otherwise."""
+    """Tables that others have made let old commits expire unless told otherwise."""
 
     def expire(name: str) -> None:
         table = DeltaTable(folder_of(store, name))
@@ -94,11 +94,11 @@ def test_one_whose_commit_has_expired(store: DeltaStore, publish: Publish) -> No
     with pytest.raises(TableError, match=expired):
         publish(by_hand(store, "r2", "2024-01-02"), [])
     assert content(store) == ["r1 2024-01-01"]
-    # Of a table that no run has published into, nothing is forgotten.
+    # For a table that no run has published into, no record is missing.
     write_deltalake(str(folder_of(store, "t")), pa.table({"x": [1]}))
     expire("t")
     assert record_of(store, "t") is None
-    # Nor by a run that has died before it published.
+    # Nor is the record of a run that died before it published.
     write_record(LocalFolder(folder_of(store, "t")), "dead", {"runs": ["dead"]})
     assert record_of(store, "t") is None
     assert store.clean("t", older_than_s=-1).records == 1
@@ -120,7 +120,7 @@ def test_a_damaged_record_is_named(
         record_of(store, "sessions")
     with pytest.raises(TableError, match=rf"r2\.json: the record .* is {what}"):
         publish(by_hand(store, "r3", "2024-01-03"), [])
-    # One of the ways out that the error names.
+    # One of the remedies that the error names.
     store.restore("sessions", 0, run_id="back", metadata={})
     assert record_of(store, "sessions") == {"runs": ["r1"]}
 

@@ -36,7 +36,7 @@ def test_rows_and_record_go_back_together(
         "closure": "null",
         "record": "r2",
     }
-    # Forwards too, and a run goes on from there.
+    # Forward too, and a run goes on from there.
     assert store.restore("sessions", 2, run_id="forth", metadata={}) == 4
     assert content(store)[-1] == "r3 2024-01-03"
     assert publish(by_hand(store, "r4", "2024-01-04"), []) == 5
@@ -103,7 +103,7 @@ def test_a_run_that_comes_first_wins(
 
 
 def test_across_checkpoints(store: DeltaStore, publish: Publish) -> None:
-    """A checkpoint tells of files in other words than the commits: nothing may get lost by that."""
+    """A checkpoint describes files differently than commits do: nothing may get lost by that."""
     publish(by_hand(store, "r0", "2024-01-01", "2024-01-02"))
     kept, replaced = paths_of(store, "sessions")
     for number in range(1, 120):

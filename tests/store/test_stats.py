@@ -1,4 +1,4 @@
-"""Statistics bound the values, whatever the values are."""
+"""Statistics bound the values, whatever they are."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_long_text_is_cut_below_and_left_out_above(tmp_path: Path) -> None:
 
 
 def test_text_that_is_not_utf_8_is_no_bound(tmp_path: Path) -> None:
-    # As Spark writes such bytes.
+    # Spark writes such bytes the same way.
     values = pa.array([b"a", b"\xff", b"b"]).view(pa.string())
     told = stats(tmp_path / "a.parquet", values, "string")
     assert told["minValues"] == {"x": "a"}

@@ -27,7 +27,7 @@ fractions = st.floats(0, 1)
 
 @dataclass(frozen=True)
 class Version:
-    """What a version holds, and which days its commit replaced; None for all."""
+    """What a version holds, and which days its commit replaced (None: all)."""
 
     rows: tuple[str, ...]
     runs: tuple[str, ...]
@@ -66,7 +66,7 @@ class Store(RuleBasedStateMachine):
 
     @rule(date=st.sampled_from(DAYS), share=fractions, adds=st.booleans())
     def replace_a_day(self, date: str, share: float, adds: bool) -> None:
-        """Or only add to it."""
+        """Or only add to it, if `adds`."""
         base, run_id = self.base(share), self.run_id()
         old = [] if base is None else paths_of(self.store, "sessions", version=base)
         files = [] if adds else [path for path in old if date in path]
@@ -94,7 +94,7 @@ class Store(RuleBasedStateMachine):
     def replace_everything(self, share: float) -> None:
         base, run_id = self.base(share), self.run_id()
         staged = by_hand(self.store, run_id, *DAYS)
-        # Where only files were joined meanwhile, nothing has changed.
+        # If files were only joined meanwhile, nothing has changed.
         if any(each.replaced != frozenset() for each in self.came(base)):
             with pytest.raises(TableError, match="published version"):
                 publish_to(self.store, staged, base=base)
@@ -133,7 +133,7 @@ class Store(RuleBasedStateMachine):
 
     @rule()
     def clean(self) -> None:
-        # Everybody is dead by now.
+        # Every other run is dead by now.
         self.store.clean("sessions", older_than_s=-1)
         folder = self.folder
         assert not list((folder / "_staging").glob("*"))

@@ -1,4 +1,4 @@
-"""The job as real streaming queries, held against Spark's rules in plain Python."""
+"""The job as real streaming queries, compared with Spark's rules in plain Python."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ State = dict[tuple[str | None, int, int], list[Event]]
 class Operator:
     """Spark's stateful operator in append mode, batch by batch.
 
-    Lateness is judged by the watermark after the batch before the last one; what has ended by the
-    watermark after the last one goes out.
+    Lateness is judged by the watermark after the batch before the last one. Windows that have ended
+    by the watermark after the last one go out.
     """
 
     windows: Callable[[int], list[tuple[int, int]]] | None
@@ -117,11 +117,11 @@ FILES = [
         event("a", 100, 5, "/a"),  # delivered again
         event("b", 90),  # the watermark is past it, though not for this batch
         event("c", 131.0005),
-        event("c", 101, 4),  # goes out with this batch, whose watermark it is not late by
+        event("c", 101, 4),  # goes out with this batch, and is not late by its watermark
     ],
     [
         event("b", 104, 9),  # late
-        event("c", 107, 4),  # late, too: its windows end where the watermark is
+        event("c", 107, 4),  # late, too: its windows end at the watermark
         event("c", 112, 2),  # late for some windows
         event("b", 125, 3),
         event("a", 160.123999, 3),
@@ -133,7 +133,7 @@ LATER = [
         event("e", 140),
         event("a", 302.0005),  # the watermark: 297, without the half of a millisecond
         event("f", 287),  # ends there
-        event("h", 287.0003),  # ends behind it
+        event("h", 287.0003),  # ends after it
     ],
 ]
 UNUSABLE = [
@@ -157,7 +157,7 @@ def streamed(spark: SparkSession, to: Path, window: str) -> list[Row]:
 
 @dataclass
 class World:
-    """The queries after one start of them, and after another."""
+    """The queries after their first start, and after another one."""
 
     told: list[str]
     done: list[dict[str, Streamed]]
@@ -209,7 +209,7 @@ def test_windows_are_those_of_sparks_rules(world: World, name: str) -> None:
     assert world.found[1][name] == sorted([*expected, *more], key=str)
     assert (world.done[1][name].rows, world.done[1][name].batches) == (len(more), 3)
     assert world.done[1][name].watermark_us == operator.watermarks[-1] == 297 * S
-    assert operator.state  # what the watermark has not come to the end of is not written
+    assert operator.state  # windows whose end the watermark has not reached are not written
 
 
 @pytest.mark.slow
@@ -240,7 +240,7 @@ ALL = """\
 
 @pytest.mark.slow
 def test_ordered_input_gives_what_the_batch_gives(spark: SparkSession, tmp_path: Path) -> None:
-    """All aggregates; over CSV in folders of dates, whose name looks like a glob."""
+    """All aggregates, over CSV in folders of dates, under a name that looks like a glob."""
     text = f"""\
 source:
   path: "e[v]"
@@ -336,7 +336,7 @@ def test_what_can_not_be_streamed_is_refused_by_name(
 ) -> None:
     assert old in SMALL
     write(tmp_path / "events", 1, [event("a", 1)])
-    # What is wrong is found before the tables' folder is asked about.
+    # The fault is found before the tables' folder is checked.
     text = SMALL.replace(old, new, 1).replace("path: out", "path: ../out")
     (tmp_path / "job.yaml").write_text(text)
     with pytest.raises(BackfillError) as caught:
@@ -380,7 +380,7 @@ def test_output_is_not_written_into_tables(spark: SparkSession, tmp_path: Path, 
 
 
 def begun(spark: SparkSession, folder: Path) -> Path:
-    """A query that was recorded, and is now asked for again."""
+    """A query that was recorded and is now asked for again."""
     write(folder / "events", 1, [event("a", 1)])
     (folder / "job.yaml").write_text(SMALL)
     to = folder / "stream"

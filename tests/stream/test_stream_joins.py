@@ -1,4 +1,4 @@
-"""The job's joins as real streaming queries, held against the replay of Spark's join."""
+"""The job's joins as real streaming queries, compared with the replay of Spark's join."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ tables: {path: out}
 checks: {builtin: off}
 stream: {watermark_delay: 5s, right_watermark_delay: 2s}
 """
-#: The joins of the job; by the other policy one is enough.
+#: The joins of the job; for the other policy one is enough.
 EVERY = "  every: {left: clicks, right: buys, within: [-1500us, 700us], how: full}"
 JOINS = f"""\
   paired: {{left: clicks, right: buys, within: [-3s, 7s], where: right.price > left.ad,
@@ -50,7 +50,7 @@ Pair = tuple[str | None, str | None]
 
 
 def drawn(random: Random) -> dict[str, list[list[dict[str, Any]]]]:
-    """For each source the rows of each batch: some late, some about as far apart as is allowed."""
+    """For each source, the rows of each batch: some late, some about as far apart as allowed."""
     away = [0, 1, 3, 5, 7, 10, 12, -6, -10, -20]
     more = [0, 0, 1, -1, 500, 700, 1_000, 1_500, -1_000]
     found: dict[str, list[list[dict[str, Any]]]] = {"clicks": [], "buys": []}
@@ -99,7 +99,7 @@ class World:
         return Counter((row["event"], row.asDict().get("event_right")) for row in rows)
 
     def reconciled(self, spark: SparkSession, name: str) -> Reconciled:
-        """A table compared with what the query wrote, by its checkpoint."""
+        """A table compared with what the query wrote, using its checkpoint."""
         live = self.folder / "live"
         return self.job.reconcile(
             name,
@@ -170,7 +170,7 @@ def test_what_spark_writes_is_what_the_replay_gives(spark: SparkSession, world: 
         assert 0 < n < read
         return
     assert world.wrote(spark, "kept") == pairs(world.replayed("left", ("3s", "7s")))
-    # What one side alone says of a pair is filtered before the watermark; this is of both.
+    # A condition on one side alone is filtered before the watermark; this one is on both sides.
     every = world.replayed("inner", ("3s", "7s"))
     assert every.dropped
     met = pairs(every)
@@ -188,7 +188,7 @@ def test_what_spark_writes_is_what_the_replay_gives(spark: SparkSession, world: 
 def test_the_job_s_tables_are_compared_with_it(spark: SparkSession, world: World) -> None:
     world.job.run(spark)
     if world.policy == "max":
-        # A window takes nothing from the delay of a join's right side.
+        # The delay of a join's right side does not affect a window.
         found = world.reconciled(spark, "tens")
         assert found.matched
         return

@@ -1,4 +1,4 @@
-"""`updates` by Spark, the keys apart, against one replay of all the events in plain Python."""
+"""`updates` on Spark, each key apart, against one replay of all the events in plain Python."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ HOPS = HoppingWindow(size="40ms", advance="20ms")
 COMMON: dict[str, Any] = {"key": "key", "time": "time", "time_format": "epoch_us"}
 OFTEN = Repeatedly(AfterAny(AfterCount(4), AfterAll(AfterProcessingTime("30ms"), AfterCount(2))))
 
-#: By name: as Spark computes them, and over the fields of the replay.
+#: The aggregates by name: here as Spark computes them, below over the fields of the replay.
 AGGREGATES = {
     "n": agg.count(),
     "total": agg.sum("amount"),
@@ -76,10 +76,10 @@ FIELDS = {
 
 @dataclass(frozen=True)
 class Case:
-    """An engine, what it is told, and which columns the events bring.
+    """An engine, its settings, and which columns the events bring.
 
-    `unusable`: it drops events without a key or a time, rather than that it fails; `ordered`: time
-    is processing time.
+    `no_key`, `no_time`: it accepts events without a key or without a time, rather than failing;
+    `ordered`: time is processing time.
     """
 
     engine: str
@@ -138,7 +138,7 @@ Row = tuple[Any, ...]
 
 @st.composite
 def streams(draw: st.DrawFn) -> list[Row]:
-    """Rows of SCHEMA around the epoch, mostly in order, with ties, copies and what is unusable."""
+    """Rows of SCHEMA around the epoch, mostly in order, with ties, copies and unusable rows."""
     each = st.tuples(
         st.sampled_from(["a", "a", "b", "c", None]),
         st.integers(-40, 40) | st.none(),
@@ -154,7 +154,7 @@ def streams(draw: st.DrawFn) -> list[Row]:
         wall += 3 * step
         mark = max(mark, (base - 20) * MS) if shop == "x" else mark
         time = None if off is None or not i % 7 else (base + off // (1 if i % 3 else 9)) * MS + fine
-        # Batches of a few events; some have none.
+        # Batches of a few events; some are empty.
         batch = 2 * (i // 5) - (i // 5) % 2
         part = "01"[ord(key) % 2] if key else "0"
         own = (key, time, 7 * i - 300, amount, shop, part, batch)
@@ -163,7 +163,7 @@ def streams(draw: st.DrawFn) -> list[Row]:
 
 
 def told_to(case: Case, stream: Sequence[Row]) -> list[Row]:
-    """The stream as the engine would take it."""
+    """The stream in the form that the engine accepts."""
     found = []
     for key, time, *rest in stream:
         if case.ordered:
@@ -214,7 +214,7 @@ def made(spark: SparkSession, case: Case, window: Any, stream: Sequence[Row]) ->
 
 
 def by_key(found: Iterable[Row]) -> dict[Any, list[Row]]:
-    """Key, number and the rest to the results of each key, in order."""
+    """The results of each key in order, from rows of key, number and the rest."""
     own: dict[Any, list[Row]] = defaultdict(list)
     for key, _, *rest in sorted(found, key=lambda row: row[1]):
         own[key].append(tuple(rest))
@@ -249,7 +249,7 @@ def test_as_one_replay_of_all(spark: SparkSession, name: str) -> None:
 
 
 def table(emissions: Iterable[Any], *, deltas: bool) -> set[Row]:
-    """What a reader has: the last of each window, or their sum, but for what was taken back."""
+    """What a reader has: the last result of each window, or their sum, without retracted ones."""
     found: dict[Any, Any] = {}
     for each in emissions:
         place = each.key, each.start, each.end
@@ -281,7 +281,7 @@ def test_the_table_as_of_an_arrival(spark: SparkSession, name: str) -> None:
 
 
 def one(spark: SparkSession, *values: tuple[Any, ...], schema: str, **more: Any) -> DataFrame:
-    """Events of these values, in Flink's windows of a second, a result for each event."""
+    """Events of these values, in Flink's windows of a second, with a result for each event."""
     given: dict[str, Any] = {
         "key": "key",
         "time": "time",
@@ -459,7 +459,7 @@ class TestResults:
         assert [row.n for row in seen.collect()] == [2]
 
 
-#: Other engines, without Flink's settings.
+#: Settings of other engines, without Flink's.
 BARE: dict[str, Any] = {"api": None, "emit": None, "watermark_delay": None}
 KAFKA: dict[str, Any] = {"api": None, "watermark_delay": None, "engine": "kafka-streams"}
 
@@ -556,7 +556,7 @@ def test_a_worker_leaves_the_garbage_collector_as_it_was(before: bool) -> None:
         fields=(),
         batches=None,
     )
-    # Two parts: so many rows are of whole keys.
+    # Two parts, as a part of so many rows holds whole keys.
     numbers = dict.fromkeys([ORDER, PLACE, TIME, CLOCK, WALL, value_name(0)], 1)
     row = {**numbers, PARTITION: "", PASSES: False}
     rows = [row | {key_name(0): "a"}] * 50_000 + [row | {key_name(0): "b"}]

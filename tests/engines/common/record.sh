@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Record an engine whose recorder is one program, in one process: `record.sh <engine>` every entry of
-# settings.json, and the random cases; `record.sh <engine> random <cases> <to>` every line of a file of
-# cases, to lines.
+# Record an engine whose recorder is one program, in one process. `record.sh <engine>` records every
+# entry of settings.json and the random cases; `record.sh <engine> random <cases> <to>` records every
+# line of a file of cases, and writes lines.
 set -euo pipefail
 engine=$1
 cd "$(dirname "$0")/../$engine"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Record Flink: every entry of settings.json, one job after the other in one process, those of
-# joins.json, and the random cases; or, with `random <cases> <to>`, every line of a file of cases, to lines.
+# Record Flink: every entry of settings.json, one job after the other in one process, then those of
+# joins.json and the random cases. With `random <cases> <to>`, record every line of a file of cases, and
+# write lines.
 set -euo pipefail
 cd "$(dirname "$0")"
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Record Kafka Streams: every entry of driver.json and joins.json and the random cases through
 # TopologyTestDriver, then those of broker.json through a broker of its own on 127.0.0.1. With
-# `random <cases> <to>`, every line of a file of cases through TopologyTestDriver, to lines.
+# `random <cases> <to>`, record every line of a file of cases through TopologyTestDriver, and write lines.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 mvn -q -B -T1 compile dependency:build-classpath
 classpath="target/classes:$(cat target/classpath)"
-# In memory where that is possible: the driver commits, and syncs its files, after every event.
+# In memory if possible: the driver commits, and syncs its files, after every event.
 work=$(TMPDIR=$([ -w /dev/shm ] && echo /dev/shm || echo "${TMPDIR:-/tmp}") mktemp -d)
 broker=
 trap '[ -z "$broker" ] || { kill "$broker" && wait "$broker" || true; }; rm -rf "$work"' EXIT

@@ -20,7 +20,7 @@ ENGINES = ("beam", "flink", "kafka", "samza", "storm")
 
 
 def run(engine: str, cases: list[dict[str, Any]], to: Path) -> list[Recording]:
-    """What the engine makes of the cases; written to a file, too."""
+    """What the engine makes of the cases, also written to a file."""
     script = Path(__file__).parents[1] / engine / "record.sh"
     with TemporaryDirectory() as folder:
         lines = Path(folder) / "cases.jsonl"
@@ -30,7 +30,7 @@ def run(engine: str, cases: list[dict[str, Any]], to: Path) -> list[Recording]:
 
 
 def kind(recording: Recording) -> str:
-    """What is counted together."""
+    """What the cases are counted by."""
     settings = recording.settings
     return f"{settings['runner']} {next(iter(settings.get('window', ())), settings.get('how'))}"
 

@@ -1,6 +1,6 @@
 """Beam's direct runner: sessions, tumbling, hopping and calendar windows, triggers and bundles.
 
-In which order one event, or the watermark after it, fires several windows is not compared.
+The order in which one event, or the watermark after it, fires several windows is not compared.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def draw(chance: random.Random) -> dict[str, Any]:
 
 
 def _drawn(chance: random.Random, depth: int = 0) -> Any:
-    """A trigger: after so many events, so long after the first one, or any or all of others."""
+    """A trigger: after some events, some time after the first one, or any or all of others."""
     kind = chance.choice(("count", "count", "after", "any", "all")[: 5 if depth < 2 else 3])
     if kind == "count":
         return chance.randint(1, 4)
@@ -75,7 +75,7 @@ def _drawn(chance: random.Random, depth: int = 0) -> Any:
 
 
 def _waits(trigger: Any) -> bool:
-    """Whether the wall clock has to do with it."""
+    """Whether the trigger depends on the wall clock."""
     return "after" in str(trigger)
 
 
@@ -108,7 +108,7 @@ def _replayed(recording: Recording) -> Replayed:
 
 
 def _events(recording: Recording) -> list[Event]:
-    """With their bundles, and the wall clock."""
+    """The events with their bundles and the wall clock."""
     given, found = recording.settings, recording.events()
     bundles = given.get("bundles", [1] * len(found))
     clock = given.get("wall_clock", [0] * len(found))
@@ -134,7 +134,7 @@ def _single(given: Any) -> Trigger:
 
 
 def _pane(emission: Emission) -> Row:
-    """As it is recorded, without the pane's number."""
+    """The pane as it is recorded, without its number."""
     assert emission.values is not None
     assert emission.timestamp is not None
     return {
@@ -143,7 +143,7 @@ def _pane(emission: Emission) -> Row:
         "window_start": emission.start // MS,
         "window_end": emission.end // MS,
         "events": emission.values["events"],
-        # The recorder adds up the events of a pane, also of an empty one.
+        # The recorder adds up the events of a pane, even of an empty one.
         "amount": emission.values["amount"] or 0,
         "timing": emission.op.upper(),
         "timestamp": emission.timestamp // MS,
@@ -155,7 +155,7 @@ def _numbered_off(row: Row) -> Row:
 
 
 def _in_order(rows: list[Row]) -> list[Row]:
-    """By the event that caused them; panes of one window stay as they came."""
+    """By the event that caused them; panes of one window stay in their order."""
 
     def place(row: Row) -> tuple[bool, int, int, int, str]:
         arrival, start, end = row["arrival"], row["window_start"], row["window_end"]

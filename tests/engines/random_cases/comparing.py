@@ -10,12 +10,12 @@ from typing import Any
 
 from tests.engines.recordings import Recording
 
-#: Of a long list, so many rows are told before and after the first that differs.
+#: How many rows of a long list to show before and after the first one that differs.
 _BEFORE, _AFTER = 2, 12
 
 
 def first_difference(what: str, replayed: Iterable[Any], recorded: Iterable[Any]) -> str | None:
-    """What both lists hold from where they begin to differ; None where they are the same."""
+    """Both lists around the first row that differs; None if they are the same."""
     found, wanted = list(replayed), list(recorded)
     if found == wanted:
         return None
@@ -35,7 +35,7 @@ def first_difference(what: str, replayed: Iterable[Any], recorded: Iterable[Any]
 
 
 def together(*differences: str | None) -> str | None:
-    """All that differs."""
+    """All the differences."""
     return "\n".join(each for each in differences if each is not None) or None
 
 
@@ -54,7 +54,7 @@ def differing(engine: str, recordings: Sequence[Recording]) -> Iterator[tuple[Re
 
 
 def smallest(found: Iterable[tuple[Recording, str]]) -> str | None:
-    """The case of the fewest events, and how it differs; None if there is none."""
+    """The case with the fewest events, and how it differs; None if there is no case."""
     recording, difference = min(found, key=lambda each: len(each[0].input()), default=(None, None))
     if recording is None:
         return None

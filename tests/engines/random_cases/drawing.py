@@ -6,16 +6,16 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-#: 2025-03-30 00:59:59.999 UTC, soon before the clocks in Berlin jump an hour ahead.
+#: 2025-03-30 00:59:59.999 UTC, just before the clocks in Berlin jump an hour ahead.
 LATER = 1_743_296_399_999
-#: Kafka sends no negative times: they are sent so much later, and an extractor takes that off.
+#: Kafka sends no negative times, so they are sent this much later, and an extractor subtracts it.
 SHIFT = "24h"
-#: Keys that begin others, or are empty.
+#: Keys that are prefixes of others, or empty.
 BEGINNINGS = ("a", "b", "aa", "ab", "")
 
 
 def times(chance: random.Random, spans: Sequence[int], count: int, start: int) -> list[int]:
-    """So many times in ms, each at an earlier one, or some spans from it, or 1 ms more or less."""
+    """`count` times in ms, each equal to an earlier one or spans from it, give or take 1 ms."""
     found = [start]
     while len(found) < count:
         span = chance.choice((0, *spans)) * chance.choice((-1, 1, 1, 1, 2))
@@ -31,7 +31,7 @@ def events(
     start: int,
     keys: Sequence[str] = ("a", "b", "c"),
 ) -> list[dict[str, Any]]:
-    """Up to `most` events of one to three keys and, rarely, of none."""
+    """Up to `most` events of one to three keys and, in one case out of three, of none."""
     some = [*chance.sample(keys, chance.randint(1, 3)), *chance.choice(((), (), (None,)))]
     return [
         {"arrival": arrival, "key": chance.choice(some), "time": time, "amount": 1 << arrival % 30}

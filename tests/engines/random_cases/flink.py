@@ -1,7 +1,8 @@
 """Flink: windows of the DataStream API, and the interval join.
 
-Windows that one watermark completes fire by their ends; among those of one end the order is that
-of a heap, and not compared. Nor is the order of pairs that one event makes: it depends on a hash.
+Windows that one watermark completes fire in order of their ends. Those with the same end fire in
+the order of a heap, which is not compared. Nor is the order of one event's pairs: it depends on a
+hash.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def _windowed(chance: random.Random) -> dict[str, Any]:
     spans = (1, size, size, advance, delay, lateness)
     start = chance.choice((LATER, LATER, 0, -100))
     case["events"] = events(chance, spans, most=25, start=start)
-    # How far time has come before the first event that has a key, the replay can't be told.
+    # The replay can't be told how far time had come before the first event that has a key.
     begins = [case["events"][0]]
     if chance.random() < 0.4:
         begins.append(chance.choice(case["events"]))
@@ -94,7 +95,7 @@ def _of_windows(recording: Recording) -> str | None:
     ]
     order = ("watermark", "window_end")
 
-    # An event in no window is in the side output if its own time is late.
+    # An event that is in no window is in the side output if its own time is late.
     times = {row["arrival"]: row["time"] * MS for row in recording.input()}
     lateness = recording.us("allowed_lateness")
     late = [
@@ -160,7 +161,7 @@ def _before(recording: Recording, arrival: int, marks: list[int]) -> int:
 
 
 def _until_next(recording: Recording, arrival: int) -> int:
-    """The arrival of the last event before the next one that has a key, in one life."""
+    """The arrival of the last event before the next one with a key, in the same life."""
     rows = recording.input()
     while (
         arrival + 1 < len(rows)
@@ -199,7 +200,7 @@ def _replayed(recording: Recording) -> Replayed:
 
 
 def _fired_at(recording: Recording, emission: Emission, marks: list[int]) -> int:
-    """The watermark that a window was fired at, in ms."""
+    """The watermark at which a window was fired, in ms."""
     if emission.arrival is None:
         return LAST
     if emission.op in ("late", "final"):
@@ -210,6 +211,6 @@ def _fired_at(recording: Recording, emission: Emission, marks: list[int]) -> int
 
 
 def _by_end(rows: Iterable[Row], *names: str) -> list[Row]:
-    """Rows that follow each other and are equal in these columns are put in order of their keys."""
+    """Sorts neighbouring rows that are equal in these columns by their keys."""
     runs = groupby(rows, key=lambda row: [row.get(name) for name in names])
     return [row for _, run in runs for row in sorted(run, key=lambda row: str(row["key"]))]

@@ -38,7 +38,7 @@ def draw(chance: random.Random) -> dict[str, Any]:
 
 
 def _sides(recording: Recording, *, tick: int) -> tuple[list[Event], list[Event]]:
-    """The left and the right events; the wall clock moves on by so many µs at each."""
+    """The left and the right events; the wall clock advances by `tick` µs at each event."""
     found: dict[str, list[Event]] = {"left": [], "right": []}
     for row in recording.input():
         event = Event(

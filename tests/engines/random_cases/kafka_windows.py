@@ -16,12 +16,12 @@ from tests.engines.random_cases.drawing import BEGINNINGS, LATER, SHIFT, events
 from tests.engines.recordings import MS, Recording
 
 AGGREGATES = {"count": agg.count(), "sum": agg.sum("amount")}
-#: A segment of a store on disk is never shorter, ms.
+#: The shortest segment of a store on disk, ms.
 SEGMENT = 60_000
 
 
 def draw(chance: random.Random) -> dict[str, Any]:
-    # Only seconds reach over segments.
+    # Only seconds are long enough to span segments.
     unit, ms = chance.choice((("ms", 1), ("s", 1_000)))
     kind = chance.choice(("session", "tumbling", "hopping", "sliding"))
     size, grace = chance.choice((5, 10, 30)), chance.choice((0, 0, 3, 10, 60))
@@ -94,7 +94,7 @@ def difference(recording: Recording) -> str | None:
     ]
     settings = _settings(recording)
     result = run(recording, events, **settings)
-    # What the store had refused at each restart: there, the same events are all.
+    # What the store had refused at each restart: all that it refuses of the events before it.
     refused = [
         len(run(recording, events[:restart], **_up_to(settings, restart)).refused)
         for restart in recording.restarts
@@ -133,7 +133,7 @@ def _settings(recording: Recording) -> dict[str, Any]:
 
 
 def _up_to(settings: dict[str, Any], end: int) -> dict[str, Any]:
-    """Of the first so many events only."""
+    """The settings for the first `end` events only."""
     found = dict(settings)
     for name in ("commits", "restarts"):
         if isinstance(settings.get(name), list):
@@ -158,9 +158,9 @@ def _changelog_difference(recording: Recording, result: Replayed) -> str | None:
 
 
 def _changed_at(recording: Recording, result: Replayed) -> list[int | None]:
-    """The times of the records in the changelog, ms: a session's is that of what changed it last.
+    """The times of records in the changelog, ms: a session's is that of the last event changing it.
 
-    What removed a session from a cache is not told.
+    Which event removed a session from a cache is not known.
     """
     if not isinstance(recording.window, SessionWindow):
         return [stamp_of(each) for each in result.emissions]
@@ -174,9 +174,9 @@ def _lives(recording: Recording, result: Replayed, refused: list[int]) -> list[i
     """What the metric dropped-records-total counts in each life of the application.
 
     Args:
-        recording: of what.
-        result: of the replay.
-        refused: how many windows the store had not taken at each restart.
+        recording: the case.
+        result: what the replay made of it.
+        refused: how many windows the store had refused at each restart.
     """
     dropped = dropped_records(result)
     first = [0, *recording.restarts]

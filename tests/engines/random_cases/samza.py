@@ -70,9 +70,9 @@ def _delays(case: dict[str, Any]) -> list[int]:
 
 
 def _is_early_at_an_end(case: dict[str, Any]) -> bool:
-    """Whether an early trigger may be due in the very millisecond in which its window ends.
+    """Whether an early trigger may be due in the same millisecond in which its window ends.
 
-    Which of them comes first depends on the timers of all windows, which are in a heap.
+    Which one comes first depends on the timers of all windows, which are in a heap.
     """
     ((kind, fields),) = case["window"].items()
     rows, delays = case["events"], _delays(case)
@@ -133,7 +133,7 @@ def _read(given: Mapping[str, Any]) -> Trigger:
 
 
 def _pane(emission: Emission) -> Row:
-    """As it is recorded: Samza gives a window's start, and no end."""
+    """The pane as it is recorded: Samza gives a window's start, but no end."""
     return {
         "arrival": None if emission.arrival is None else emission.arrival[1],
         "key": emission.key,
@@ -144,9 +144,9 @@ def _pane(emission: Emission) -> Row:
 
 
 def _by_key(rows: list[Row], places: dict[int, int]) -> list[Row]:
-    """Timers that are due at once run in the order of a heap; those of one key as they came.
+    """Sorted by key: timers due at once run in the order of a heap. Those of one key stay.
 
-    The end of the input fires windows in an order that is not the same twice.
+    The end of the input fires windows in an order that varies.
     """
 
     def place(row: Row) -> tuple[int, str, int]:

@@ -36,7 +36,7 @@ def draw(chance: random.Random) -> dict[str, Any]:
     inputs = chance.choice((1, 1, 2, 3))
     for row in case["events"]:
         row["partition"] = chance.randrange(inputs)
-    # Of an input that nothing comes by the replay knows nothing.
+    # The replay knows nothing about an input that no event comes by.
     used = sorted({row["partition"] for row in case["events"]})
     case["inputs"] = len(used)
     for row in case["events"]:
@@ -63,7 +63,7 @@ def difference(recording: Recording) -> str | None:
 
 
 def _events(recording: Recording) -> list[Event]:
-    """By input; windows of a number of events are the task's, whatever the events' keys."""
+    """The events by input; count windows are the task's, whatever the events' keys."""
     inputs, counted = recording.settings["inputs"], isinstance(recording.window, CountWindow)
     found = [
         event(row, arrival=row["arrival"], partition=row["partition"] if inputs > 1 else 0)
@@ -77,7 +77,7 @@ def _replayed(recording: Recording, found: list[Event]) -> Replayed:
     names = ("watermark_delay", "watermark_every") if "watermark_delay" in given else ()
     settings = {name: given[name] for name in names}
     if names and given["inputs"] > 1 and given["watermark_every"] > 1:
-        # The recorder runs the timer after so many events of all inputs, the replay of each.
+        # The recorder runs the timer by the number of events of all inputs, the replay of each.
         del settings["watermark_every"]
         marks = _watermarks(recording, found)[1:]
         found = [replace(each, watermark=mark) for each, mark in zip(found, marks, strict=True)]
@@ -85,7 +85,7 @@ def _replayed(recording: Recording, found: list[Event]) -> Replayed:
 
 
 def _watermarks(recording: Recording, found: list[Event]) -> list[int]:
-    """Before each event, and at last: what the input furthest behind has come to, less the lag."""
+    """Before each event, and at the end: the time of the input furthest behind, less the lag."""
     given = recording.settings
     latest: dict[Any, int] = {}
     marks = [0]
@@ -105,5 +105,5 @@ def _row(emission: Emission) -> Row:
 
 
 def _by_key(rows: list[Row]) -> list[Row]:
-    """A bolt gets the events of all keys at once: windows of one end are one."""
+    """A bolt gets the events of all keys at once: windows with the same end are one."""
     return sorted(rows, key=lambda row: (row["arrival"], row["window_end"], row["key"] or ""))

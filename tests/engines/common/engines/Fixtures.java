@@ -22,17 +22,17 @@ import java.util.function.Function;
 import java.util.zip.GZIPInputStream;
 import java.util.zip.GZIPOutputStream;
 
-/** Reads settings and events, has them run, and writes what came out: the same way for every engine. */
+/** Reads settings and events, runs them, and writes the results, in the same way for every engine. */
 final class Fixtures {
     static final ObjectMapper JSON = new ObjectMapper();
 
-    /** Of a join: whether it is the left stream's, and whether it has no value. */
+    /** For a join: whether it is the left stream's, and whether it has no value. */
     record Event(
         int arrival, String key, long time, long amount, int partition, long offset, boolean left, boolean empty) {}
 
     /** What came out: rows by file, and what was counted. */
     record Outcome(Map<String, List<Map<String, Object>>> files, Map<String, ?> observed) {
-        /** The rows of each file are counted, and `more`. */
+        /** Counts the rows of each file, and adds `more`. */
         static Outcome counted(Map<String, List<Map<String, Object>>> files, Map<String, ?> more) {
             Map<String, Object> observed = new LinkedHashMap<>();
             files.forEach((name, rows) -> observed.put(name + "_rows", rows.size()));
@@ -49,14 +49,14 @@ final class Fixtures {
     private Fixtures() {}
 
     /**
-     * Runs every entry of a file. Those of a list (.json) are written to folders of their names; their
-     * events are in a file beside `target`. Random cases (lines, or lines that were recorded before) bring
-     * their events, and are written to lines; what the engine fails on is written, too.
+     * Runs every entry of a file. Entries of a list (.json) are written to folders of their names; their
+     * events are in a file beside `target`. Random cases (lines, or lines that were recorded before) hold
+     * their events, and are written as lines, including those that the engine fails on.
      */
     static void record(Path entries, Path target, Function<JsonNode, Map<String, ?>> common, Run run)
             throws Exception {
         if (!entries.toString().endsWith(".json")) {
-            List<String> cases = lines(entries); // all, as it may be the file that is written
+            List<String> cases = lines(entries); // all, since it may be the file that is written
             try (Writer writer = writer(target)) {
                 for (String line : cases) {
                     JsonNode entry = JSON.readTree(line);
@@ -117,7 +117,7 @@ final class Fixtures {
         return duration(fields, name).toMillis();
     }
 
-    /** Such as 500ms, 0.05s, 30s or 1h; zero where it is not there. */
+    /** Such as 500ms, 0.05s, 30s or 1h; zero if it is missing. */
     static Duration duration(JsonNode fields, String name) {
         String text = fields.path(name).asText("0s");
         return text.endsWith("ms") ? Duration.ofMillis(Long.parseLong(text.substring(0, text.length() - 2)))

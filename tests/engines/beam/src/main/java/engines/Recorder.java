@@ -54,7 +54,7 @@ final class Recorder {
     /** No event: the input has ended. */
     private static final KV<String, KV<Integer, Long>> END = KV.of(null, KV.of(-1, 0L));
 
-    /** In place of an amount: no event, but the wall clock goes on before the event of this arrival. */
+    /** In place of an amount: no event; the wall clock moves on before the event of this arrival. */
     private static final long TURN = Long.MIN_VALUE;
 
     @SuppressWarnings("unchecked")
@@ -103,8 +103,8 @@ final class Recorder {
     }
 
     /**
-     * The events, a bundle each, or bundles of so many as the settings say; after each one, the watermark
-     * is the largest time - delay. Before it, the wall clock goes on to where they say that it stands.
+     * The events, one to a bundle, or in bundles of the sizes in the settings; after each bundle the
+     * watermark is the largest time - delay. Before it, the wall clock moves on to where the settings say.
      */
     private static TestStream<KV<String, KV<Integer, Long>>> source(ObjectNode settings, List<Fixtures.Event> events) {
         long delay = Fixtures.millis(settings, "watermark_delay");
@@ -154,7 +154,7 @@ final class Recorder {
             ? window.discardingFiredPanes() : window.accumulatingFiredPanes();
     }
 
-    /** After so many events, so long after the first one by the wall clock, or any or all of others. */
+    /** After some events, some time after the first one by the wall clock, or any or all of other triggers. */
     private static Trigger.OnceTrigger trigger(JsonNode trigger) {
         if (trigger.isInt()) {
             return AfterPane.elementCountAtLeast(trigger.asInt());
@@ -183,7 +183,7 @@ final class Recorder {
         };
     }
 
-    /** The runner takes one event of the test stream after the other, and waits in between. */
+    /** The runner takes the events of the test stream one by one, and waits in between. */
     private static final class Arrive extends DoFn<KV<String, KV<Integer, Long>>, KV<String, KV<Integer, Long>>> {
         @ProcessElement
         public void process(@Element KV<String, KV<Integer, Long>> event, OutputReceiver<KV<String, KV<Integer, Long>>> next) {

@@ -66,8 +66,8 @@ final class DataStreams {
     }
 
     /**
-     * A firing: the window, how many events, their sum, and the watermark that it was fired at. The
-     * bounds of a window of so many events are the least and the largest time in it.
+     * A firing: the window, the number of events, their sum, and the watermark at which it fired. The
+     * bounds of a count window are the least and the largest time in it.
      */
     private static final class Fire<W extends Window> extends ProcessWindowFunction<Row, Integer, String, W> {
         @Override

@@ -20,7 +20,8 @@ import org.apache.flink.util.Collector;
 import org.apache.flink.util.OutputTag;
 
 /**
- * Records Flink's own operator of the interval join, which is handed one event after the other: in a job, which of two inputs is read first is not the same twice.
+ * Records Flink's own operator of the interval join, which is handed one event after the other: in a
+ * job, the order in which two inputs are read varies.
  */
 final class Joins {
     private static final TypeInformation<Tuple2<String, Integer>> EVENT = Types.TUPLE(Types.STRING, Types.INT);
@@ -72,7 +73,7 @@ final class Joins {
                 if (lost != null && !lost.isEmpty()) {
                     late.add(Map.of("arrival", lost.poll().getValue().f1));
                 }
-                // Each stream has a watermark of its own; the operator's is the lesser one.
+                // Each stream has its own watermark; the operator's is the lesser of the two.
                 if (time > latest.getOrDefault(own, Long.MIN_VALUE)) {
                     latest.put(own, time);
                     Watermark watermark = new Watermark(time - delay - 1);

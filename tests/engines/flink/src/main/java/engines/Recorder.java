@@ -34,7 +34,7 @@ final class Recorder {
     static final TypeInformation<Row> EVENT = Types.ROW_NAMED(
         new String[] {"arrival", "key", "time", "amount"}, Types.INT, Types.STRING, Types.LONG, Types.LONG);
 
-    /** What a job has given so far, by file. The job runs in this process, its sink adds here. */
+    /** What a job has written so far, by file. The job runs in this process; its sink adds here. */
     static final List<Map<String, Object>> OUTPUT = Collections.synchronizedList(new ArrayList<>());
     static final List<Map<String, Object>> LATE = Collections.synchronizedList(new ArrayList<>());
 

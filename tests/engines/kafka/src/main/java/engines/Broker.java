@@ -36,7 +36,7 @@ import org.apache.kafka.streams.kstream.Grouped;
 final class Broker {
     private static final String APPLICATION = "application";
     private static final int PARTITIONS = 4;
-    /** Events are sent in bursts, and each is waited for until it is committed. */
+    /** Events are sent in bursts, each after the one before has been committed. */
     private static final int BURST = 80;
 
     private final String server;
@@ -147,8 +147,8 @@ final class Broker {
         properties.put(StreamsConfig.STATE_DIR_CONFIG, System.getProperty("java.io.tmpdir"));
         properties.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 1_000);
         properties.put("auto.offset.reset", "earliest");
-        // An application that is closed does not leave its group: its partitions are given to the
-        // next one when the broker misses it.
+        // An application that is closed does not leave its group: the next one gets its partitions
+        // when the broker misses it.
         properties.put("session.timeout.ms", 6_000);
         return properties;
     }

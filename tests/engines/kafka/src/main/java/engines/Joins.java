@@ -103,7 +103,7 @@ final class Joins {
         return builder;
     }
 
-    /** As they are since 3.1, or with the spurious results of before. */
+    /** Windows as they are since 3.1, or with the spurious results of earlier versions. */
     @SuppressWarnings("deprecation")
     private static JoinWindows windows(JsonNode settings) {
         Duration before = Fixtures.duration(settings, "before");

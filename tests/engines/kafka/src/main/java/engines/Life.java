@@ -75,7 +75,7 @@ final class Life implements AutoCloseable {
         if (left != null) {
             changelogs.putAll(left.changelogs);
             for (String topic : changelogs.keySet()) {
-                // The buffer is in memory, and restored always.
+                // The buffer is in memory, and is always restored.
                 if (left.state == null || topic.equals(BUFFER)) {
                     Restart.restore(task(), topic, changelogs.get(topic));
                 }
@@ -110,13 +110,13 @@ final class Life implements AutoCloseable {
         return event.empty() ? null : event.amount();
     }
 
-    /** To move the driver's clock is to commit. */
+    /** Moving the driver's clock commits. */
     void commit() {
         driver.advanceWallClockTime(Duration.ZERO);
         drain();
     }
 
-    /** Commits; how many records have been dropped. */
+    /** Commits; returns how many records have been dropped. */
     long end() {
         commit();
         return driver.metrics().entrySet().stream()
@@ -158,7 +158,7 @@ final class Life implements AutoCloseable {
         return properties;
     }
 
-    /** A copy of what is on disk when the task has closed, as the driver deletes it when it closes itself. */
+    /** A copy of what is on disk once the task has closed, since the driver deletes it when it closes. */
     private Path found() throws Exception {
         StreamTask task = task();
         task.suspend();

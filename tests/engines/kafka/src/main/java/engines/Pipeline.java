@@ -29,7 +29,7 @@ import org.apache.kafka.streams.state.WindowStore;
 /** What the recordings share: a windowed aggregate as its settings say, and the rows of topics. */
 final class Pipeline {
     static final String INPUT = "events";
-    /** What the name of the store of suppressed windows ends with. */
+    /** The end of the name of the store of suppressed windows. */
     static final String BUFFER = "-buffer";
 
     private Pipeline() {}

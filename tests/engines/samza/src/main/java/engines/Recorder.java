@@ -61,11 +61,11 @@ final class Recorder {
         Operated<Fixtures.Event, String, long[]> operator = new Operated<>(
             OperatorSpecs.createWindowOperatorSpec((WindowInternal<Fixtures.Event, String, long[]>) window(settings), "windows"),
             () -> now, context());
-        // How often a task's timers run; with every event where it is not set.
+        // How often a task's timers run; at every event if it is not set.
         long every = Math.max(1, Fixtures.millis(settings, "timer_interval"));
         events.sort(Comparator.comparingLong(Fixtures.Event::time));
         if (settings.get("window").has("session")) {
-            // An empty key is the beginning of all others: its sessions would begin as theirs do.
+            // An empty key is a prefix of all others: its sessions would begin where theirs do.
             events.removeIf(event -> event.key() == null);
         }
         for (Fixtures.Event event : events) {
@@ -77,7 +77,7 @@ final class Recorder {
             now = event.time();
             record(event.arrival(), operator.message(event));
         }
-        // Otherwise it fires a window's triggers in an order that is not the same twice.
+        // Otherwise it fires a window's triggers in an order that varies.
         if (settings.get("end_of_input").asText().equals("flushed")) {
             List<WindowPane<String, Object>> rest = new ArrayList<>(operator.end());
             rest.sort(Comparator.<WindowPane<String, Object>, String>comparing(pane -> String.valueOf(pane.getKey().getKey()))
@@ -103,7 +103,7 @@ final class Recorder {
         return found;
     }
 
-    /** What sends panes before a window ends; null: nothing does. */
+    /** What sends panes before a window ends; null if nothing does. */
     @SuppressWarnings("unchecked")
     private static Trigger<Fixtures.Event> trigger(JsonNode given) {
         if (given.has("early")) {

@@ -150,7 +150,7 @@ final class Recorder {
                 Map<String, Object> row = new LinkedHashMap<>();
                 row.put("arrival", arrival);
                 if (size == 0) {
-                    // A window of events has no bounds of its own.
+                    // A count window has no bounds of its own.
                     row.put("window_start", tuples.stream().mapToLong(each -> each.getLong(2)).min().getAsLong());
                     row.put("window_end", tuples.stream().mapToLong(each -> each.getLong(2)).max().getAsLong());
                 } else {

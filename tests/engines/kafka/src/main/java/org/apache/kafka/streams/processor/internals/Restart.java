@@ -5,17 +5,17 @@ import java.util.OptionalLong;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
 
-/** What a task goes through at a restart, and TopologyTestDriver spares it; in reach from this package only. */
+/** What a task goes through at a restart, but not in TopologyTestDriver; visible to this package only. */
 public final class Restart {
     private Restart() {}
 
-    /** A store takes its changelog, as a restore gives it. */
+    /** Gives a store its changelog, as a restore does. */
     public static void restore(StreamTask task, String topic, List<ConsumerRecord<byte[], byte[]>> records) {
         ProcessorStateManager states = task.stateManager();
         states.restore(states.storeMetadata(new TopicPartition(topic, 0)), records, OptionalLong.empty());
     }
 
-    /** Operators begin with what was committed with the offsets: up to when windows have been emitted. */
+    /** Operators begin with what was committed with the offsets: the time up to which windows were emitted. */
     public static void begin(StreamTask task, ProcessorMetadata committed) {
         task.processorContext().setProcessorMetadata(committed);
         for (ProcessorNode<?, ?, ?, ?> node : task.topology.processors()) {
