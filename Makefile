@@ -82,7 +82,7 @@ SAIL_TESTS := tests/aggregates tests/rows tests/runtimes/test_sail.py $(addprefi
 
 test-sail: .venv-lakehouse/ready ## the tests of what Sail computes, a runtime without Java
 	@# The client warns of a window without a key, as the server's log does.
-	$(call with_java,.venv-lakehouse) BACKFILL_RUNTIME=sail .venv-lakehouse/bin/$(PYTEST) -m 'not spark_only' \
+	$(call with_java,.venv-lakehouse) BACKFILL_RUNTIME=sail .venv-lakehouse/bin/$(PYTEST) -m 'not spark_only and not one_lane' \
 	-W 'ignore:WARN WindowExpression:UserWarning' $(SAIL_TESTS)
 
 # Comet runs what it can of Spark's plans natively; the results must be the same.
