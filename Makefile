@@ -35,7 +35,7 @@ demo: .venv/ready ## run the job on data/samples and look at the busiest session
 # The seed of the tests that the lakehouse lane draws, and of random streams for the engines.
 SEED := $(shell echo $$RANDOM)
 # The lakehouse lane draws one in this many of the tests that need no jars.
-ONE_IN ?= 3
+ONE_IN ?= 4
 # Two processes, each with its own Spark; one that is done takes over tests of the other.
 PYTEST = python -m pytest -n 2 --dist worksteal
 
@@ -57,7 +57,7 @@ test-combinations: .venv/ready ## compare every engine, format, window and order
 test-sequences: .venv/ready ## ten random sequences of runs for every window, with ids and bots and without; takes long
 	$(call with_java,.venv) BACKFILL_SEQUENCES=10 .venv/bin/$(PYTEST) tests/execution/test_invariant.py tests/execution/test_bots.py
 
-test-lakehouse: .venv-lakehouse/ready ## a third of the core tests, others each time, on the newest Spark that Iceberg and Delta have jars for
+test-lakehouse: .venv-lakehouse/ready ## a quarter of the core tests, others each time, on the newest Spark that Iceberg and Delta have jars for
 	@echo "These examples again: make test-lakehouse SEED=$(SEED) ONE_IN=$(ONE_IN)"
 	@# On the newest Spark all tests run in all variants: a difference of this Spark shows in many.
 	@# pyspark 4.1 leaves its sockets to the garbage collector, and Python warns of that.

@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 DAYS = 4
 #: How many sequences to run; those in memory have three hundred keys each. For more:
 #: BACKFILL_SEQUENCES=10. Sail takes a fifth of the time that Spark takes.
-SEQUENCES = int(os.environ.get("BACKFILL_SEQUENCES") or (3 if ON_SAIL else 1))
+SEQUENCES = int(os.environ.get("BACKFILL_SEQUENCES") or (2 if ON_SAIL else 1))
 #: An event that keeps a source from being empty.
 SOME = Event("a", at(1, 12), 1, "9")
 #: Times around midnights and multiples of the gap, where something can go wrong.

@@ -365,7 +365,10 @@ def test_what_has_no_meaning_is_refused(spark: SparkSession) -> None:
 
     with pytest.raises(WindowError, match=r'order: the events have no arrival .*order="time"'):
         count(CountWindow(size=2))
-    with pytest.raises(ColumnError, match=r"arrival: must be a number or a time .*id string"):
+    with pytest.raises(
+        ColumnError,
+        match=r"arrival: must be a number or a time, to number events by it .*id string",
+    ):
         count(CountWindow(size=2), arrival="id")
     with pytest.raises(WindowError, match="combine: has no meaning"):
         count(CountWindow(size=2), arrival="arrival", combine=True)
