@@ -102,8 +102,8 @@ def _conditions(error: BaseException, text: str) -> Iterator[tuple[str, Mapping[
         if condition is not None and parameters is not None:
             yield condition, parameters
     # If a file can't be read, classic Spark raises Py4J's own exception, which has no condition;
-    # nor has Connect's, if it was the footer. A query over a stream has the condition that it
-    # failed. The reason is in Java's causes, which are available only as text.
+    # nor has Connect's, if the footer can't be read. For a query over a stream, the condition only
+    # says that it failed. The reason is in Java's causes, which are available only as text.
     for found in _CONDITION.finditer(text):
         pattern = _AS_TEXT.get(found[1].partition(".")[0])
         match = pattern and re.search(pattern, text[found.end() :])

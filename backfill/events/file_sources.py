@@ -181,7 +181,7 @@ def _remote(files: tuple[InputFile, ...]) -> bool:
 
 
 def _looking_at(spark: SparkSession, files: tuple[InputFile, ...]) -> AbstractContextManager[None]:
-    """For use while Spark looks at the files to read: a year of them, if they are local."""
+    """For use while Spark looks at the files to read: it lists even many local ones quickly."""
     return nullcontext() if _remote(files) else local_listing(spark)
 
 

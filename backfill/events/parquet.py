@@ -68,7 +68,7 @@ def check_footers(
 
 
 def as_on_spark(schema: T.StructType, path: str) -> T.StructType:
-    """The schema of a file, nullable, with the types that Spark finds if Sail finds others.
+    """The schema of a file, nullable, with Spark's types even where Sail finds others.
 
     Timestamps of the older kind, INT96, are instants: that is what Spark means, which writes them
     by default; Sail 0.7.2 takes them for times without a zone. Unsigned whole numbers get a type
@@ -79,7 +79,7 @@ def as_on_spark(schema: T.StructType, path: str) -> T.StructType:
         path: the file, on the local disk.
 
     Raises:
-        SourceError: it is not known which columns these are.
+        SourceError: it is not known which columns have these types.
     """
     footer = pq.read_metadata(path).schema
     types: dict[int, T.DataType] = {}

@@ -86,7 +86,7 @@ def erase(
     Raises:
         ColumnError: a value is not of its column's type.
         TableError: a table can't be read, or another run published meanwhile.
-        SetupError: on a runtime other than Spark, the quarantine can't tell such keys apart.
+        SetupError: the runtime is not Spark, and its JSON in the quarantine can't hold the key.
     """
     done: dict[str, Erased] = {}
     values: Mapping[str, pa.Scalar] = {name: pa.scalar(each) for name, each in key.items()}

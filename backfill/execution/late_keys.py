@@ -1,7 +1,7 @@
 """Late events of windows by number or by offset: all events of their keys are read again.
 
-A late event moves every later window of its key; if windows are of the whole stream, it moves all
-of them. Of pairs by number, it changes those near it. Here every input counts on every date.
+A late event moves every later window of its key, or of the stream if windows have no key. Of pairs
+by number, it changes those near it. Here every input counts on every date.
 """
 
 from __future__ import annotations

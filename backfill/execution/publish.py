@@ -75,7 +75,11 @@ def publish(
         # The quarantine comes last: a rerun finds what it lacks, whatever the tables have counted.
         _publish_quarantine(context, computed, known)
     except TableError as error:
-        done = f"Published before: {', '.join(versions)}" if versions else "Nothing was published"
+        done = (
+            f"Published before: {', '.join(versions)}"
+            if versions
+            else "Nothing was published before"
+        )
         raise error.leaving(f"{done}. {error.way_out or ''}".rstrip()) from error
     found = {each.state.name: each for each in computed.tables}
     return RunResult(

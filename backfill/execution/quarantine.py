@@ -117,8 +117,8 @@ def _quarantined(
     """What stays in the quarantine: all but rows of changed inputs and of bots that leave.
 
     Returns:
-        The rows that stay; the files to be rewritten, which are all files if an input has changed;
-        and those of the rows that are in these files, None if nothing is rewritten.
+        The rows that stay; the files to be rewritten, which are all files if an input has changed
+        or all bots leave; and the rows that stay from these files, None if nothing is rewritten.
     """
     state = context.tables[QUARANTINE]
     if state.table is None:

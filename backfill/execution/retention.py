@@ -76,8 +76,7 @@ def past(context: Context, events: DataFrame, windows: Mapping[str, Built], limi
     Args:
         context: the run's context.
         events: normalised and usable.
-        windows: for each table, the windows that have ended before the limit; if they are
-            sessions, perhaps others too.
+        windows: for each table, at least the windows that have ended before the limit.
         limit: µs.
     """
     kept, held = {}, {}

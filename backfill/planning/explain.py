@@ -60,7 +60,7 @@ def explained(stage: Stage, spec: JobSpec) -> Explained:
         replaces = f"windows that hold or held an event of [{low}, {high})"
         if spec.bots is not None:
             reads += "; for rules for bots, sessions across its edges"
-            replaces += ", and of dates on which events are judged differently because of these"
+            replaces += ", and windows of dates on which it changes who is a bot"
     else:
         assert isinstance(stage, MergeStage)
         tables = tuple(name for each in stage.late for name in each.tables)

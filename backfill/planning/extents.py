@@ -25,13 +25,13 @@ def extents_of(
     beside: DataFrame | None,
     span: tuple[int, int] | None = None,
 ) -> DataFrame:
-    """The parts of sessions that must come out whole: key, start and end, µs.
+    """The sessions that must come out whole, as far as they are known here: key, start, end, µs.
 
     Args:
         sliced: slices of all events of a region.
         definition: a session window.
         whole: key, start and end of what must be followed, though not all of it is in slices.
-        beside: the same for published sessions that are followed if they touch `whole`.
+        beside: the same for published sessions that are followed only if they touch such a one.
         span: every session that overlaps it must come out whole, too.
     """
     window, keys = definition.window, sliced.key.inner

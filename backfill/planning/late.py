@@ -43,7 +43,7 @@ from backfill.windows import by_place
 
 
 def plan_late(context: Context, *, explain: bool) -> Plan:
-    """The plan for what arrived since the tables were published; no stage if nothing did.
+    """The plan for what arrived since the tables were published; no stage if nothing needs doing.
 
     Args:
         context: the job's context.

@@ -24,7 +24,7 @@ def moved(context: Context, state: State, events: DataFrame) -> tuple[Moved, dic
 
     Args:
         context: the job's context.
-        state: a table of windows by number or by offset.
+        state: a table of windows by number or by offset, or of pairs by number.
         events: those that begin to count, or no longer do.
 
     Returns:

@@ -146,8 +146,8 @@ def _explained(context: Context, stage: object) -> FullStage | RangeStage:
 def _with_rows(context: Context, with_events: Dates, covered: Dates) -> Dates:
     """The dates on which rows can stand: a metric's values change on dates without events, too.
 
-    So dates without events are computed as far as dates reach that have, or had, events; but not
-    beyond the last event, as in a run over everything.
+    So a date without events is computed if events before it, of now or of earlier, reach it; but
+    not beyond the last event, as in a run over everything.
     """
     further = metrics_reach(context)
     known = with_events | covered

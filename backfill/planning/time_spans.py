@@ -86,7 +86,7 @@ def touched(context: Context, span: tuple[int, int], definition: Definition) -> 
 
 
 def needed(context: Context, span: tuple[int, int], definitions: Sequence[Definition]) -> Span:
-    """Where events are that are needed by windows, other than sessions, with one of the span."""
+    """Where the events are that windows with an event of the span need; sessions excepted."""
     low: int | None
     high: int | None
     low, high = widened(context, span, definitions)

@@ -189,9 +189,9 @@ class PublishedTables(PublishedRows):
         """Deletes the rows of a key from the job's published tables and the quarantine.
 
         Also deleted are what failed and killed runs have left, of any key, and what checks show of
-        the key. The source is not changed: a later run of its dates brings back what it still has
-        of the key. Tables without the key's columns, such as metrics by other dimensions, stay as
-        they are.
+        the key. Slices lose it from their distinct values; other tables without the key's columns,
+        such as metrics by other dimensions, stay as they are. The source is not changed: a later
+        run of its dates brings back what it still has of the key.
 
         Args:
             key: its value, or the values of its columns in order or by name.
@@ -201,7 +201,7 @@ class PublishedTables(PublishedRows):
             progress: as for `run`.
 
         Returns:
-            By table, the number of `rows` that were deleted, the `version` of the commit (None
+            By table, the number of `rows` deleted or changed, the `version` of the commit (None
             if there were no rows), what was `removed` of runs that did not publish, and `older`,
             the first and the last older version that can still hold the key.
 

@@ -78,7 +78,7 @@ def events_in(context: Context, name: str, row: Mapping[str, Any]) -> DataFrame:
 
 
 def _counted(context: Context, name: str) -> dict[str, Dates]:
-    """The dates on which each input counts in a window's table; all dates without bots."""
+    """The dates on which each input counts in a window's table; all if no bots are removed."""
     record = context.tables[name].record
     if context.spec.bots is None or record is None:
         return dict.fromkeys(context.inputs, ALL)

@@ -275,7 +275,7 @@ class Store(Protocol):
             metadata: kept with the commit.
 
         Returns:
-            The version that the commit made; no commit is made if `version` is the newest one.
+            The version that the commit made; or `version`, without a commit, if it is the newest.
 
         Raises:
             TableError: the table or the version does not exist, files or the record of it are
