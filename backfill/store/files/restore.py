@@ -55,6 +55,6 @@ def restore_version(
             raise TableError(
                 f"{writer(winner)} published version {winner.version} meanwhile",
                 field=name,
-                way_out="Nothing was restored. Run the restore again if you still want it.",
+                way_out="Run the restore again if you still want it.",
             ) from error
         return winner.version
