@@ -192,7 +192,7 @@ def pair_of_times(time: str | Sequence[str]) -> tuple[str, str]:
     """The left side's column of time, and the right's.
 
     Raises:
-        ColumnError: neither one nor two columns are given.
+        ColumnError: it is neither one column nor a pair.
     """
     times = (time, time) if isinstance(time, str) else time
     if not isinstance(times, Sequence) or len(times) != 2:

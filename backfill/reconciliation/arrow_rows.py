@@ -97,7 +97,7 @@ def events_of(
 
 
 def comparable(value: Any, type: pa.DataType) -> Any:
-    """Structs as tuples (in order), maps as mappings (in no order), times in UTC."""
+    """Structs as tuples, maps as mappings, whose order does not count, and times in UTC."""
     if value is None:
         return None
     if pa.types.is_timestamp(type):

@@ -18,9 +18,9 @@ class Batches:
 
     Attributes:
         of_file: the batch that read each file, by path.
-        watermarks: the watermark by which each batch evicted, µs; it judged lateness by the one
-            before. Spark keeps the logs of the last hundred batches or so, so the first ones may be
-            gone.
+        watermarks: the watermark by which each batch evicted, µs; it judged lateness by that of the
+            batch before. Spark keeps the logs of the last hundred batches or so, so the first ones
+            may be gone.
     """
 
     of_file: dict[str, int]

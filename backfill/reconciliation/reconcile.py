@@ -50,7 +50,7 @@ from backfill.windows import SessionWindow, is_distinct
 FEW_EVENTS = 100_000
 #: The most that the driver replays if the workers can't.
 MOST_EVENTS = 500_000
-#: The most in a part (workers have less memory than the driver), and the fewest parts.
+#: The most in a part, on average (workers have less memory), and the fewest parts.
 _IN_PART, _FEWEST_PARTS = 25_000, 16
 #: The emission policies that write a window when it is complete.
 _WHEN_COMPLETE = ("on_close", "suppressed", "append")

@@ -1,4 +1,4 @@
-"""A reconciliation as one self-contained HTML page, safe for whatever the keys hold."""
+"""A reconciliation as one self-contained HTML page, safe whatever its keys hold."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Apart:
         field = why[0] if why else "engine"
         raise ReplayError(
             f"with it, under {engine.name}, events of other keys decide what becomes of a key's "
-            "windows, so keys can't be replayed apart",
+            "windows, so keys can't be replayed separately",
             field=field,
             value=given[field] if why else engine.name,
             way_out=("Leave it out" if why else "Choose another engine")

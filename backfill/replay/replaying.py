@@ -133,8 +133,8 @@ def replay(
 
     Raises:
         JobFileError: if there is no such engine.
-        WindowError: if the engine has no such window, or a setting is no duration, or not true or
-            false.
+        WindowError: if the engine has no such window, a duration is not valid, or a flag is neither
+            true nor false.
         ReplayError: if it has no such setting, or could not take the events.
         AggregateError: if an aggregate is of more than a plain field.
         ColumnError: if an event lacks a field that is aggregated.

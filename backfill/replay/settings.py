@@ -157,7 +157,7 @@ def resolve(
             )
     if "emit_interval" in wanted and emit != "on_close":
         raise ReplayError(
-            "the engine looks at intervals only for windows that it emits on close",
+            "only windows that are emitted on close are looked for at intervals",
             field="emit_interval",
             value=str(wanted["emit_interval"]),
             way_out="Leave it out, or give emit='on_close'",

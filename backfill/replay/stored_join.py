@@ -143,7 +143,7 @@ class StoredJoin:
         emitted = []
         for (time, side, key), held in self._alone.items():
             # The last one that is looked at counts, not the earliest: the rest may well be looked
-            # for much later than is possible.
+            # for much later than they could be.
             self._least = time
             if len(open_sides) == 2:
                 break

@@ -51,8 +51,8 @@ def encode_windowed_key(windowed: WindowedKey, form: Form) -> bytes:
             index of one.
 
     Raises:
-        ReplayError: there is no such form, a time is no whole millisecond, a time or the sequence
-            does not fit, or a session has no end.
+        ReplayError: there is no such form, a time is not whole milliseconds, a time or the
+            sequence does not fit, or a session has no end.
     """
     _check(form)
     key, start = windowed.key, _millis("start", windowed.start)

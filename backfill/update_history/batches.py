@@ -21,7 +21,7 @@ def check_batch(events: DataFrame, name: str, *, field: str) -> None:
     type = events.schema[name].dataType
     if not isinstance(type, T.IntegralType):
         raise ColumnError(
-            "must be a whole number: the micro-batch that read an event",
+            "must be a whole number: the number of an event's micro-batch",
             field=field,
             value=f"{name} {type.simpleString()}",
             way_out="Cast the column",

@@ -46,8 +46,8 @@ def table_as_of(
 
     Raises:
         ColumnError: if a column is missing.
-        AggregateError: if `deltas` names something else than an aggregate, leaves one out, or gives
-            no valid way to combine them.
+        AggregateError: if `deltas` names something other than an aggregate, leaves one out, or
+            gives no valid way to combine them.
 
     Example:
         >>> from backfill import TumblingWindow, aggregates as agg, table_as_of, updates

@@ -80,7 +80,7 @@ def test_settings_that_an_engine_has_not(engine: str, window: Any, settings: Any
         ({"commits": "often", "caching": True}, "commits: not a duration"),
         (
             {"emit_interval": "1s"},
-            "emit_interval: the engine looks at intervals only for windows that it emits on close",
+            "emit_interval: only windows that are emitted on close are looked for at intervals",
         ),
         ({"store": "rocks"}, "store: no such choice"),
         (

@@ -70,8 +70,7 @@ class Case:
         copies: for each event (by arrival) that is a copy of an earlier one, the arrival of the
             earlier one.
         expired: windows that ended before this time are past the batch's retention, µs.
-        batch: what the batch does, as an operator for which nothing is late; None: the same with
-            PLAIN.
+        batch: what the batch does, as an operator for which nothing is late; None: as PLAIN.
         complete: windows that end later than this, µs, may not have been completed by the
             operator's clock, because events that move it may be lost. None: all were written.
         made: the key's replays, by what they assume: a key with many differences is replayed once
@@ -114,7 +113,7 @@ class Case:
         return self.once("written", lambda: Timeline(self.stream))
 
     def gives(self, made: Hypothesis, hull: tuple[int, int]) -> bool:
-        """Whether the rows that meet a difference's span are the stream's.
+        """Whether a hypothesis gives the stream's rows that meet a difference's span.
 
         Other windows that differ are left out, because they have faults of their own.
         """
@@ -127,7 +126,7 @@ class Case:
         return self._alike(filter(counts, ours), filter(counts, theirs))
 
     def gives_all(self, made: Hypothesis) -> bool:
-        """Whether the rows are all that the stream has of the key."""
+        """Whether a hypothesis gives exactly the stream's rows of the key."""
         return self._alike(made.rows, self.stream)
 
     def _alike(self, made: Iterable[Row], stream: Iterable[Row]) -> bool:

@@ -21,7 +21,7 @@ from backfill.replay import Event
 
 Found = TypeVar("Found", Hypothesis, Explanation)
 
-#: How many times a key's events are replayed to see whether a fault is needed.
+#: The most times that a key's events are replayed to see whether a fault is needed.
 _FEW_TIMES = 400
 
 

@@ -12,7 +12,7 @@ from backfill.reconciliation.explaining.case import Explanation
 
 _EVENT, _EVENTS = "before_arrival", ("left_out", "repeated", "copies")
 _DROPPED = "dropped"
-#: The most events that are described.
+#: The most events of each kind that are described.
 _MOST = 100
 
 

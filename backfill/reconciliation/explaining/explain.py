@@ -112,7 +112,7 @@ def _one_for_all(case: Case, plain: Hypothesis) -> Hypothesis | None:
 
 
 def _searched(case: Case, difference: Difference, plain: Hypothesis, base: Outcome) -> Explanation:
-    """Finds a fault that gives a difference's rows, or else one together with an output fault."""
+    """Finds a fault that gives the stream's rows of a difference, or one with an output fault."""
     kinds: list[Iterator[Hypothesis]] = [of_restarts(case, difference, base)]
     if difference.stream:
         kinds = [

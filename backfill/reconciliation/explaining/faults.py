@@ -30,7 +30,7 @@ _QUARTER = 15 * 60 * 1_000_000
 #: No zone is further from UTC, µs.
 FURTHEST = 14 * 3600 * 1_000_000
 MOST_DIGITS = 6
-#: The most gaps that are tried, how many rows must have them in common, and the most restarts.
+#: The most gaps that are tried, the most rows that must agree on one, and the most restarts.
 _FEW_GAPS, _FEW_ROWS, _FEW_RESTARTS = 5, 100, 30
 
 
@@ -275,7 +275,7 @@ def _wrong_gaps(case: Case) -> list[Hypothesis]:
 
 
 def _wrong_gaps_at_ends(case: Case) -> list[Hypothesis]:
-    """Gaps of an engine that adds them to the last event; the job's was taken off the ends."""
+    """Wrong gaps, if ends include the gap: the job's was taken off the stream's ends."""
     window = case.operator.window
     assert isinstance(window, SessionWindow)
     of_each = (

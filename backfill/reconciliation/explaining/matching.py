@@ -55,8 +55,8 @@ def match(
         batch: windows of one key.
         stream: windows of the same key.
         same: whether two rows of equal bounds have the same values.
-        sessions: windows whose bounds differ belong together if they overlap; if false, only if
-            their bounds are equal.
+        sessions: windows that differ belong together if they overlap; if false, only if their
+            bounds are equal.
     """
     rest = by_bounds(stream)
     left = []

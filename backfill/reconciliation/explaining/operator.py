@@ -136,7 +136,7 @@ def _by_themselves(made: Replayed) -> list[Made]:
 
 
 def without_loss(engine: Engine, window: Window | EventWindow) -> Engine:
-    """An engine that cuts windows as a batch with this one does: nothing is late or pending.
+    """An engine that cuts windows as a batch under this one does: nothing is late or pending.
 
     For distinct windows, it needs the settings `ENDLESS`.
     """

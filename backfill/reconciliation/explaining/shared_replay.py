@@ -86,7 +86,7 @@ def _together(operator: Operator, events: Mapping[Any, Sequence[Event]]) -> Repl
 
 
 def _at_these(operator: Operator, events: Mapping[Any, Sequence[Event]]) -> Operator:
-    """The operator, with its restarts and commits at events that are left, as some are not."""
+    """The operator, with its restarts and commits at events that are not left out."""
     settings = dict(operator.settings)
     named = [name for name in PLACES if names_places(settings, name)]
     arrivals = sorted(each.arrival for own in events.values() for each in own) if named else []

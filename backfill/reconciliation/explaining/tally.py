@@ -24,7 +24,7 @@ from backfill.windows import CumulatingWindow, HoppingWindow, TumblingWindow
 
 #: Settings under which a window's last pane may lack its last events.
 _HOLDS_BACK = ("early", "early_after", "emit_interval")
-#: Doubles are added up in some order: how far apart two sums can be, as a share of all values.
+#: How far apart two sums of doubles in different orders can be, as a share of absolute values.
 _SLACK = 1e-9
 #: There are too many sets if they hold more events than this and also leave out more.
 _FEW = 16
@@ -118,7 +118,7 @@ class Tally:
         return islice(found, steps), _count(len(near), size - 1, times) <= steps
 
     def _told_apart(self, near: Iterable[Event]) -> _Sum | None:
-        """The sum of which most events add different values; None if all add the same."""
+        """The sum to which events add the most different values; None if all add the same."""
         arrivals = [each.arrival for each in near]
         most, best = 1, None
         for each in self._sums:
@@ -143,7 +143,7 @@ def _with_a_last_one(
 
 
 def _count(events: int, size: int, times: int) -> int:
-    """How many sets of a size there are; the largest integer if they are too many to count."""
+    """How many sets of a size there are; `sys.maxsize` if they are too many to count."""
     if times:
         events += size - 1
     return comb(events, size) if min(size, events - size) <= _FEW else sys.maxsize

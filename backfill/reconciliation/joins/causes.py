@@ -13,7 +13,7 @@ from backfill.reconciliation.joins.replays import JoinReplays, Pair, ReplayedJoi
 Row = str
 Key = str
 
-#: How many rounds are made to look for events that the stream may have lost.
+#: The most rounds that are made to look for events that the stream may have lost.
 _ROUNDS = 8
 _OF_REASON = {"late": "late", "before_epoch": "end_convention"}
 

@@ -30,11 +30,11 @@ from backfill.windows.within import Reach
 #: The most events that are replayed: each is an object in this process.
 MOST_EVENTS = 2_000_000
 _OURS, _BATCH, _STREAM = "_join_ours", "_join_batch", "_join_stream"
-#: Of an event: it is a record without a value, which is in no pair.
+#: Whether an event is a record without a value, which is in no pair.
 SKIPPED = "_join_skipped"
-#: Of an event: the batch can't use it; and the arrival of the first of its copies.
+#: Whether the batch can't use an event; and the arrival of the first of the event's copies.
 WITHOUT, FIRST = "_join_without", "_join_first"
-#: Of a pair: the arrivals of its events, as structs.
+#: The arrivals of a pair's events, as structs.
 LEFT_EVENT, RIGHT_EVENT = "_join_left_event", "_join_right_event"
 
 

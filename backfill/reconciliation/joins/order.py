@@ -20,7 +20,7 @@ from backfill.reconciliation.sources import batch_of
 from backfill.update_history.batches import check_batch
 from backfill.windows.within import Reach
 
-#: Of an event: its number in the source; the batch that read it; the watermark after it, µs; and
+#: An event's number in the source; the batch that read it; the watermark after it, µs; and
 #: whether no batch has read it.
 _NUMBER, _BATCH, _WATERMARK = "_join_number", "_join_of_batch", "_join_watermark"
 _UNREAD = "_join_unread"

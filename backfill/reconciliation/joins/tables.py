@@ -46,7 +46,7 @@ from backfill.time.durations import Fixed
 from backfill.windows import by_place
 from backfill.windows.join_window import LEFT, RIGHT, JoinWindow, SideColumn
 
-#: Of an event: its time, as a timestamp; and when it was processed, µs.
+#: An event's time, as a timestamp; and when it was processed, µs.
 _AT, _WALL_CLOCK = "_join_at", "_join_wall_clock"
 #: The settings of a stream that are for its join.
 _SETTINGS = (

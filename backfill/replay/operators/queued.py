@@ -17,7 +17,7 @@ from backfill.windows import HoppingWindow, TumblingWindow
 
 
 class QueuedPanes(AlignedPanes):
-    """An event is late by its own time; whether a window holds other events depends on the queue.
+    """Events are late by their own time; whether a window holds the others depends on the queue.
 
     A window is read from the queue in order of arrival, up to the first event that lies further
     after the window's end than the lag. What came after that event is not in the window. So nothing
