@@ -75,11 +75,7 @@ def publish(
         # The quarantine comes last: a rerun finds what it lacks, whatever the tables have counted.
         _publish_quarantine(context, computed, known)
     except TableError as error:
-        done = (
-            f"Published before: {', '.join(versions)}"
-            if versions
-            else "Nothing was published before"
-        )
+        done = f"Published so far: {', '.join(versions) or 'nothing'}"
         raise error.leaving(f"{done}. {error.way_out or ''}".rstrip()) from error
     found = {each.state.name: each for each in computed.tables}
     return RunResult(

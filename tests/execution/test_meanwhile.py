@@ -102,7 +102,7 @@ def test_a_conflict_at_the_second_table_says_that_the_first_is_published(
         world.store.restore(second, 0, run_id="other", metadata={})
 
     meanwhile(world, restored, commit=2)
-    with pytest.raises(TableError, match=rf"^{second}: .* Published before: {first}\. Run again"):
+    with pytest.raises(TableError, match=rf"^{second}: .* Published so far: {first}\. Run again"):
         world.job.recompute(world.spark)
     assert len(world.rows(first)) == len(before[first]) + 1
     assert world.rows(second) != before[second]

@@ -107,6 +107,15 @@ def test_an_event_late_for_some_windows_only() -> None:
     assert causes(found) == [(("late",), True)] * 2
 
 
+def test_a_published_window_without_events_and_nothing_in_the_stream() -> None:
+    """The table is of events that the source no longer has."""
+    operator, _ = stream_of([], name="flink")
+    events = [event(0, 0), event(10, 1)]
+    of_old_events = Row(5 * SECOND, 5 * SECOND, batch_of([event(5, 0)])[0].values)
+    found = explained(operator, events, [of_old_events], [])
+    assert causes(found) == [(("unexplained",), False)]
+
+
 def test_windows_that_are_not_closed() -> None:
     events = visits()
     operator, stream = stream_of(events, name="spark", watermark_delay="0s")

@@ -278,6 +278,8 @@ def _wrong_gaps_at_ends(case: Case) -> list[Hypothesis]:
     """Wrong gaps, if ends include the gap: the job's was taken off the stream's ends."""
     window = case.operator.window
     assert isinstance(window, SessionWindow)
+    if not case.stream:
+        return []
     of_each = (
         {row.end - time for time in case.times if row.start <= time}
         for row in case.stream[:_FEW_ROWS]

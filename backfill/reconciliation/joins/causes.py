@@ -166,10 +166,14 @@ class JoinCauses:
         # If an event's copies are not all in rows, or its key's rows are not the stream's, any one
         # of the copies may have come, so none counts as seen.
         other = {event for own in others for event in own.events}
-        for copy, number in self._counted.first.items():
-            if number in other or not seen >= {copy, number}:
-                seen -= {copy, number}
-        return seen
+        doubtful = {
+            event
+            for copy, number in self._counted.first.items()
+            if number in other or not seen >= {copy, number}
+            for event in (copy, number)
+        }
+        copies = {c for c, number in self._counted.first.items() if number in doubtful}
+        return seen - doubtful - copies
 
     def _of_replays(
         self, replays: Sequence[ReplayedJoin], own: KeyRows, first: Sequence[ReplayedJoin]
