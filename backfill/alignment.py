@@ -35,7 +35,7 @@ def in_zone(span: Duration, zone: str) -> Duration:
 
 
 def first_start(span: Duration) -> int:
-    """The first start after the epoch: weeks begin on Mondays; the epoch was a Thursday."""
+    """The first start from the epoch on: weeks begin on Mondays; the epoch was a Thursday."""
     return _FIRST_MONDAY if isinstance(span, Calendar) and span.unit == "week" else 0
 
 

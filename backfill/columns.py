@@ -40,7 +40,7 @@ CHANGED = "_changed"
 #: In a join's rows: the times of the left and the right event, NULL if there is none; in µs until
 #: they are published.
 LEFT_TIME, RIGHT_TIME = "left_time", "right_time"
-#: In windows by number or offset: the least event time, µs; START and END are the largest.
+#: In count windows: the least event time, µs; START and END are the largest.
 BEGIN = "_begin"
 #: In count windows: the numbers of the first and last event, from 1.
 FIRST_EVENT, LAST_EVENT = "first_event", "last_event"

@@ -45,8 +45,8 @@ class Streaming:
         changelog: updates are a retraction and a new row (-U, +U) rather than the new value.
         empty_panes: a window fires on time even if its panes are deltas and nothing came since the
             last one.
-        keeps_fired: the triggers within a combined one count as firing from then on once they have
-            fired: such a trigger, once it has fired in a window, fires at each event.
+        keeps_fired: triggers within a combined one that have fired count as firing from then on:
+            the combined one, once it has fired in a window, fires at each event.
         retracts: panes can also be retracted, besides repeating everything or being deltas.
         stamps: output records carry a time.
         emits: the policies of emission, the default one first.

@@ -163,7 +163,7 @@ class Bound:
         return F.struct(events, *(each.alias(name) for name, each in own.items()))
 
     def unpacked(self, states: Column) -> list[Column]:
-        """The state columns, from what `packed` returns for an aggregate of other than values."""
+        """The state columns, from what `packed` returns; not for distinct values."""
         names = self._partial()
         return self._states(
             {each: states["events" if self._counts_all else each] for each in names}

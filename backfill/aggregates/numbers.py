@@ -134,7 +134,7 @@ def with_room(total: Column, type: T.DataType | None) -> Column:
     """Prepares a total for adding or subtracting another one; `type` if it is a decimal.
 
     Spark gives the result one more digit. If that made 39, it would round the last digit, unless no
-    more than six are after the point. So totals with more than six have 37; more is an overflow.
+    more than six are after the point. Totals with more than six may have 37; more is an overflow.
     """
     if not isinstance(type, T.DecimalType) or type.precision < MOST_DIGITS:
         return total

@@ -33,26 +33,26 @@ class LocalFolder:
 
     @property
     def uri(self) -> str:
-        """As `Folder` has it."""
+        """See `Folder`."""
         return str(self.local)
 
     @property
     def filesystem(self) -> fs.FileSystem:
-        """As `Folder` has it."""
+        """See `Folder`."""
         return fs.LocalFileSystem()
 
     @property
     def options(self) -> Mapping[str, str]:
-        """As `Folder` has it."""
+        """See `Folder`."""
         return {}
 
     def path(self, inside: str) -> str:
-        """As `Folder` has it."""
+        """See `Folder`."""
         return str(self.local / inside)
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """As `Folder` has it."""
+        """See `Folder`."""
         try:
             yield
         except FileNotFoundError:
@@ -65,7 +65,7 @@ class LocalFolder:
             ) from error
 
     def make(self) -> None:
-        """As `Folder` has it."""
+        """See `Folder`."""
         with self.answering():
             try:
                 self.local.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ class LocalFolder:
                 raise TableError("can't be made", field=shown(str(self))) from error
 
     def names(self) -> list[str]:
-        """As `Folder` has it."""
+        """See `Folder`."""
         with self.answering():
             try:
                 return sorted(os.listdir(self.local))
@@ -82,7 +82,7 @@ class LocalFolder:
                 return []
 
     def files(self) -> dict[str, Found]:
-        """As `Folder` has it."""
+        """See `Folder`."""
         found = {}
         with self.answering():
             for folder, _, names in os.walk(self.local, onerror=_fail):
@@ -94,7 +94,7 @@ class LocalFolder:
         return dict(sorted(found.items()))
 
     def entries(self) -> dict[str, Found]:
-        """As `Folder` has it."""
+        """See `Folder`."""
         found = {}
         for name in self.names():
             top = self.local / name
@@ -106,17 +106,17 @@ class LocalFolder:
         return found
 
     def missing(self, paths: Iterable[str]) -> list[str]:
-        """As `Folder` has it."""
+        """See `Folder`."""
         with self.answering():
             return [each for each in paths if _status(self.local / each) is None]
 
     def read(self, inside: str) -> bytes:
-        """As `Folder` has it."""
+        """See `Folder`."""
         with self.answering():
             return (self.local / inside).read_bytes()
 
     def write(self, inside: str, content: bytes) -> None:
-        """As `Folder` has it."""
+        """See `Folder`."""
         with self.answering():
             path = self.local / inside
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +135,7 @@ class LocalFolder:
                     os.close(descriptor)
 
     def move(self, moves: Mapping[str, str]) -> None:
-        """As `Folder` has it."""
+        """See `Folder`."""
         with self.answering():
             for source, target in moves.items():
                 to = self.local / target
@@ -144,13 +144,13 @@ class LocalFolder:
                 (self.local / source).rename(to)
 
     def delete(self, paths: Iterable[str]) -> None:
-        """As `Folder` has it."""
+        """See `Folder`."""
         with self.answering():
             for each in paths:
                 (self.local / each).unlink(missing_ok=True)
 
     def delete_all(self) -> None:
-        """As `Folder` has it."""
+        """See `Folder`."""
         with self.answering():
             if self.local.is_dir() and not self.local.is_symlink():
                 # Another process may delete the same.

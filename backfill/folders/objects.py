@@ -46,7 +46,7 @@ class ObjectFolder:
 
     @cached_property
     def filesystem(self) -> fs.FileSystem:
-        """As `Folder` has it."""
+        """See `Folder`."""
         with self.answering():
             if not in_s3(self.uri):
                 return fs.FileSystem.from_uri(self.uri)[0]
@@ -55,25 +55,25 @@ class ObjectFolder:
 
     @property
     def options(self) -> Mapping[str, str]:
-        """As `Folder` has it."""
+        """See `Folder`."""
         return delta_options()
 
     def path(self, inside: str) -> str:
-        """As `Folder` has it."""
+        """See `Folder`."""
         parts = urlsplit(self.uri)
         # In abfss://container@account, the account belongs to the file system.
         root = parts.netloc.partition("@")[0] + parts.path
         return f"{root}/{inside}" if inside else root
 
     def make(self) -> None:
-        """As `Folder` has it: there is nothing to make."""
+        """See `Folder`: there is nothing to make."""
 
     def names(self) -> list[str]:
-        """As `Folder` has it."""
+        """See `Folder`."""
         return sorted({path.partition("/")[0] for path in self._listed(recursive=False)})
 
     def files(self) -> dict[str, Found]:
-        """As `Folder` has it."""
+        """See `Folder`."""
         return {
             path: Found(each.size, each.mtime_ns / 1e9)
             for path, each in sorted(self._listed(recursive=True).items())
@@ -81,14 +81,14 @@ class ObjectFolder:
         }
 
     def entries(self) -> dict[str, Found]:
-        """As `Folder` has it."""
+        """See `Folder`."""
         found: dict[str, list[Found]] = {}
         for path, each in self.files().items():
             found.setdefault(path.partition("/")[0], []).append(each)
         return {name: together(inside) for name, inside in found.items()}
 
     def missing(self, paths: Iterable[str]) -> list[str]:
-        """As `Folder` has it."""
+        """See `Folder`."""
         wanted = list(paths)
         if len(wanted) > _FEW:
             there: Collection[str] = self.files()
@@ -97,18 +97,18 @@ class ObjectFolder:
         return [path for path, each in zip(wanted, found, strict=True) if not each.is_file]
 
     def read(self, inside: str) -> bytes:
-        """As `Folder` has it."""
+        """See `Folder`."""
         with self.answering(), self.filesystem.open_input_file(self.path(inside)) as file:
             content: bytes = file.read()
         return content
 
     def write(self, inside: str, content: bytes) -> None:
-        """As `Folder` has it: an object is there when all of it has arrived."""
+        """See `Folder`: an object is there when all of it has arrived."""
         with self.answering(), self.filesystem.open_output_stream(self.path(inside)) as file:
             file.write(content)
 
     def move(self, moves: Mapping[str, str]) -> None:
-        """As `Folder` has it."""
+        """See `Folder`."""
 
         def copy(pair: tuple[str, str]) -> None:
             self.filesystem.copy_file(*map(self.path, pair))
@@ -116,7 +116,7 @@ class ObjectFolder:
         self._each(copy, moves.items())
 
     def delete(self, paths: Iterable[str]) -> None:
-        """As `Folder` has it."""
+        """See `Folder`."""
 
         def delete(path: str) -> None:
             with suppress(FileNotFoundError):
@@ -125,7 +125,7 @@ class ObjectFolder:
         self._each(delete, paths)
 
     def delete_all(self) -> None:
-        """As `Folder` has it."""
+        """See `Folder`."""
         with self.answering(), suppress(FileNotFoundError):
             if self.filesystem.get_file_info(self.path("")).is_file:
                 self.filesystem.delete_file(self.path(""))
@@ -163,7 +163,7 @@ class ObjectFolder:
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """As `Folder` has it."""
+        """See `Folder`."""
         try:
             yield
         except FileNotFoundError:

@@ -51,7 +51,7 @@ class Folder(Protocol):
         """
 
     def make(self) -> None:
-        """Makes it, if this file system has folders of their own."""
+        """Makes it, if folders exist without files in this file system."""
 
     def names(self) -> list[str]:
         """The names of the files and folders directly in it, in order."""

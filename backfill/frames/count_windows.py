@@ -39,8 +39,8 @@ def count(
         arrival: columns that give the order of arrival.
 
     Returns:
-        Key, unless the windows are of the whole stream; `window_start`, `window_end` (the least
         Key, unless the windows are over the whole stream; `window_start`, `window_end` (the least
+        and the largest event time in the window), `first_event`, `last_event` (numbers, from 1),
         and the aggregates by name.
 
     Raises:

@@ -83,7 +83,7 @@ def options(home: Path) -> str:
 def make_archive(home: Path) -> Path:
     """Runs jobs over a few events on a separate Spark, whose JVM writes the archive as it exits.
 
-    Archives for the same Java and other jars are removed. It takes about a minute.
+    Archives for the same Java and earlier jars are removed. It takes about a minute.
 
     Args:
         home: the home of the Java.

@@ -36,12 +36,12 @@ class Reach:
     ahead: int | None
 
     def rows(self, span: Span) -> Span:
-        """Where the rows are that events of a span can affect."""
+        """The span of the rows that events of a span can affect."""
         low, high = span
         return _less(low, self.behind), _more(high, self.ahead)
 
     def events(self, span: Span) -> Span:
-        """Where the events are that the rows of a span need."""
+        """The span of the events that the rows of a span need."""
         low, high = span
         return _less(low, self.ahead), _more(high, self.behind)
 

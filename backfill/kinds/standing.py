@@ -69,7 +69,7 @@ class Standing:
         return first, end + self.behind
 
     def reached(self, at: Column) -> tuple[Column, Column]:
-        """From when to when rows stand that an event at this instant can affect, inclusive."""
+        """The first and last instant of rows that an event at this instant can affect."""
         last = F.lit(FAR) if self.reach.ahead is None else at + self.reach.ahead
         return at - self.behind, last
 

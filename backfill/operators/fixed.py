@@ -1,6 +1,6 @@
 """Aligned windows of fixed length: which windows hold an instant, as column arithmetic.
 
-Times are µs since the epoch. Everything floors, so times before 1970 are like any others.
+Times are µs since the epoch. Everything is floored, so times before 1970 need no special case.
 """
 
 from __future__ import annotations

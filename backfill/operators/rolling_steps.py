@@ -34,7 +34,7 @@ BLOCK = "_block"
 #: A kept slice's states, as the aggregate packed them.
 STATES = "_states"
 _CEASES = "_ceases"
-#: Of a value in a slice: how long before, and how long after, it was in another slice, µs.
+#: For a value in a slice: how long before, and how long after, it was in another slice, µs.
 _VALUE, _SINCE, _UNTIL = "_value", "_since", "_until"
 _BEGUN, _LASTING = "_begun", "_lasting"
 

@@ -42,7 +42,7 @@ def kept(root: Folder) -> list[dict[str, Any]]:
 
 
 def erase_examples(root: Folder, pages: Path, values: Sequence[Any]) -> None:
-    """Erases what checks show of rows with all of these values, and the pages if there are any.
+    """Erases what checks show of rows with all of these values; if there was any, also the pages.
 
     Args:
         root: the folder of the tables.

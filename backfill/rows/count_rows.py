@@ -47,7 +47,8 @@ _BLOCK, _TAIL, _HEAD = "_block", "_tail", "_head"
 #: Parts are at least about as long as this, and many times as long as windows reach back.
 _PART_EVENTS = 1 << 17
 #: Up to this size, Spark's ROWS frame goes through the events of each window: that takes no sort
-#: but the one that numbers them. At 16 both are equally fast, at 64 it takes 1.3 times as long.
+#: but the one that numbers them. At 16 both are equally fast, at 64 the frame takes 1.3 times as
+#: long.
 _FRAME_EVENTS = 16
 
 

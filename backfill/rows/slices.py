@@ -1,7 +1,7 @@
 """Slices: the partial aggregates of one key's events in one short span of time.
 
 Events are grouped by key and slice, which Spark combines on the map side; so a key that holds
-half of all events costs no more than others. Windows are built from slices alone.
+half of all events costs no more than other keys. Windows are built from slices alone.
 """
 
 from __future__ import annotations
