@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from backfill.reconciliation.joins.causes import Counted
 from backfill.reconciliation.joins.order import orders
 from backfill.reconciliation.result import Reconciled
 from backfill.windows.within import Reach
@@ -193,6 +194,13 @@ def test_rows_that_only_the_table_has(spark: SparkSession, tmp_path: Path) -> No
     write_stream(tmp_path / WROTE, emitted(events[2:], "inner", engine="flink"))
     found = reconciled(job, spark, tmp_path)
     assert (found.causes, found.unexplained) == ({"unexplained": 1}, 1)
+
+
+@pytest.mark.parametrize("copies", [{1: 0, 2: 0}, {2: 0, 1: 0}])
+def test_no_copy_came_for_certain_if_one_is_in_no_row(copies: dict[int, int]) -> None:
+    assert Counted(copies).came({0, 1, 5}, ()) == {5}
+    assert Counted(copies).came({0, 1, 2, 5}, ()) == {0, 1, 2, 5}
+    assert Counted(copies).came({0, 1, 2, 5}, {0}) == {5}
 
 
 def test_events_that_arrived_one_by_one_or_at_the_same_time() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from backfill.causes import UNEXPLAINED
@@ -42,6 +42,23 @@ class Counted:
             None if left is None else self.first.get(left, left),
             None if right is None else self.first.get(right, right),
         )
+
+    def came(self, seen: Collection[int], others: Collection[int]) -> set[int]:
+        """The events and copies in rows, without those that may not have come.
+
+        If an event's copies are not all in rows, or its key's rows are not the stream's, any one of
+        the copies may have come, so none of them counts.
+
+        Args:
+            seen: the events and copies that are in a row of the replay of all events.
+            others: the events of the keys whose rows that replay does not give.
+        """
+        doubtful = {
+            number
+            for copy, number in self.first.items()
+            if number in others or copy not in seen or number not in seen
+        }
+        return {each for each in seen if self.first.get(each, each) not in doubtful}
 
 
 @dataclass(frozen=True)
@@ -118,7 +135,7 @@ class JoinCauses:
         absent = {event for own in others for event in self._absent(first[0], own)}
         replays = first
         if absent:
-            seen = self._seen(first[0], others)
+            seen = self._counted.came(first[0].seen, {e for own in others for e in own.events})
             replays = self._without(absent, seen, keys.values())
         found = {}
         for key, own in keys.items():
@@ -154,26 +171,6 @@ class JoinCauses:
                 break
             gone = gone | more
         return [*self._replays.of(silent=absent), in_order, *least]
-
-    def _seen(self, replayed: ReplayedJoin, others: Iterable[KeyRows]) -> set[int]:
-        """The events and copies that are in a row of the replay of all events.
-
-        Args:
-            replayed: that replay.
-            others: the keys whose rows it does not give.
-        """
-        seen = replayed.seen
-        # If an event's copies are not all in rows, or its key's rows are not the stream's, any one
-        # of the copies may have come, so none counts as seen.
-        other = {event for own in others for event in own.events}
-        doubtful = {
-            event
-            for copy, number in self._counted.first.items()
-            if number in other or not seen >= {copy, number}
-            for event in (copy, number)
-        }
-        copies = {c for c, number in self._counted.first.items() if number in doubtful}
-        return seen - doubtful - copies
 
     def _of_replays(
         self, replays: Sequence[ReplayedJoin], own: KeyRows, first: Sequence[ReplayedJoin]
