@@ -129,12 +129,10 @@ def _bounds(
         return {}
     option, text = asked[0]
     if table is None or len(asked) > 1:
-        raise JobFileError(
-            "can't be combined with the other option, and applies only to windows",
-            field=option,
-            value=text,
-            way_out="Give either --at or --joined-by",
-        )
+        problem, way_out = "applies to windows only", "Leave it out"
+        if table is not None:
+            problem, way_out = "can't be combined with --joined-by", "Leave out one of the two"
+        raise JobFileError(problem, field=option, value=text, way_out=way_out)
     instant = instant_us(text, zone, option=option)
     return table.holding(instant, instant) if at is not None else table.joined_by(instant)
 

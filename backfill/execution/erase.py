@@ -125,7 +125,7 @@ def erase(
         versions = [each.version for each in table.commits]
         older = [each for each in versions if version is not None or each != table.version]
         done[name] = Erased(rows, version, removed, (min(older), max(older)) if older else None)
-        progress(f"{name}: {rows:,} rows deleted")
+        progress(f"{name}: {rows:,} rows deleted or changed")
     erase_examples(
         spec.tables, spec.pages, [each.as_py() for each in values.values() if each.is_valid]
     )

@@ -68,8 +68,9 @@ def _counted(
         for path, each in record.inputs.items()
     )
     if not alike or not same:
-        why = "inputs have changed" if alike else "the tables have counted different inputs"
-        context.progress(f"events are not checked: {why} since the last run")
+        changed = "inputs have changed since the last run"
+        why = changed if alike else "the tables have counted different inputs"
+        context.progress(f"events are not checked: {why}")
         return None, None
     names, zone = list(records), context.spec.timezone
     context = with_combining(context, record.inputs, names)

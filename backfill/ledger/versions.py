@@ -158,7 +158,8 @@ def restore(
     Raises:
         JobFileError: no such run.
         TableError: what the run published in one of the tables has expired, or files of it are
-            gone; then nothing is restored. Or another run published meanwhile.
+            gone; then nothing is restored. Or another run published meanwhile; the error says
+            which tables were restored before.
     """
     opened = {name: store.open(name) for name in names}
     histories = {name: () if table is None else table.commits for name, table in opened.items()}
@@ -176,9 +177,13 @@ def restore(
     now = {name: table.version for name, table in opened.items() if table is not None}
     committed = [name for name, target in found.items() if target.version != now[name]]
     metadata = {**metadata, "tables": json.dumps(committed)}
-    restored = {}
+    restored: dict[str, RestoredTable] = {}
     for name, target in found.items():
-        version = store.restore(name, target.version, run_id=run_id, metadata=metadata)
+        try:
+            version = store.restore(name, target.version, run_id=run_id, metadata=metadata)
+        except TableError as error:
+            done = f"Restored so far: {', '.join(restored) or 'nothing'}"
+            raise error.leaving(f"{done}. {error.way_out or ''}".rstrip()) from error
         restored[name] = RestoredTable(target.version, version)
     return Restored(run_id, restored, untouched)
 

@@ -148,8 +148,9 @@ def test_the_largest(call: Call, job: Path) -> None:
         (["daily", "--joined-by", "2026-03-28"], "only sessions with a gap in time"),
         (
             ["sessions", "--at", "2026-03-28", "--joined-by", "2026-03-28"],
-            "--at: can't be combined with the other option",
+            "--at: can't be combined with --joined-by",
         ),
+        (["quarantine", "--joined-by", "2026-03-28"], "--joined-by: applies to windows only"),
         (["sessions", "--from", "31.3.2026"], "--from: not a date or a time"),
         (["sessions", "--from", "2026-02-30"], "--from: not a date or a time"),
         (["sessions", "--from", "2026-03-02", "--to", "2026-03-02"], "--to: must be later"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 from backfill.errors import ColumnError, JobFileError, TableError, WindowError
 from backfill.execution.clean import clean
 from backfill.ledger.versions import RestoredTable, changes_since, restore, runs
+from backfill.store.files import restore as files_restore
 from tests.published_job import JOB, Published
 from tests.tables import commits_of, folder_of, record_of, version_of
 
@@ -169,6 +171,30 @@ def test_of_a_version_that_has_expired_nothing_is_restored(three: Published) -> 
         "sessions": RestoredTable(2, 2),
         "daily": RestoredTable(0, 2),
     }
+
+
+def test_a_restore_that_meets_another_run_says_which_tables_it_has_restored(
+    three: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = {"tables": json.dumps(NAMES)}
+    for run in ("r4", "r5"):
+        three.run(run, JOINED, name="daily", **both)
+        three.run(run, MORE, days=[], **both)
+    check, calls = files_restore.check_present, itertools.count(1)
+
+    def check_then_lose(*arguments: Any) -> None:
+        check(*arguments)
+        # Both tables are checked before either is restored.
+        if next(calls) == 4:
+            three.run("r6", MORE, days=[], name="daily")
+
+    monkeypatch.setattr(files_restore, "check_present", check_then_lose)
+    with pytest.raises(
+        TableError,
+        match=r"^daily: .*r6 published version 2 meanwhile\. Restored so far: sessions\. Run the",
+    ):
+        restore(three.store, NAMES, "r4", run_id="r7", metadata={})
+    assert version_of(three.store, "sessions") == 5
 
 
 def test_no_table_is_restored_where_the_runs_version_of_another_has_expired(

@@ -95,9 +95,7 @@ def test_a_run_that_comes_first_wins(
         publish(other, [])
 
     monkeypatch.setattr(restore, "check_present", check_then_lose)
-    with pytest.raises(
-        TableError, match=r"run r3 published version 2 meanwhile\. Nothing was rest"
-    ):
+    with pytest.raises(TableError, match=r"run r3 published version 2 meanwhile\. Run the restore"):
         store.restore("sessions", 0, run_id="back", metadata={})
     assert content(store) == ["r1 2024-01-01", "r2 2024-01-02", "r3 2024-01-03"]
 
