@@ -104,6 +104,7 @@ class Engine:
         """
         self._check_ticks(window)
         self._check_advance(window)
+        self._check_count_window(window)
 
     def has(self, window: Window | CountWindow) -> bool:
         """Whether the engine itself has such windows; no engine has rules that cut sessions."""
@@ -157,6 +158,22 @@ class Engine:
                 field="advance",
                 value=str(advance),
                 way_out="Make it no larger than the size",
+            )
+
+    def _check_count_window(self, window: AnyWindow) -> None:
+        # A window of one tick without its start is a single instant.
+        if (
+            isinstance(window, CountWindow)
+            and isinstance(window.size, Fixed)
+            and self.rules.closed == "right"
+            and window.size.us <= self.tick_us
+        ):
+            raise WindowError(
+                f"must be at least 2ms under the engine {self.name}, whose windows exclude their "
+                "start",
+                field="size",
+                value=str(window.size),
+                way_out="Make it longer, or use the engine plain",
             )
 
 

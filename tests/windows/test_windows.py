@@ -144,6 +144,15 @@ def test_advances_larger_than_the_size(name: str, window: HoppingWindow | CountW
             engine(name).rules_for(window)
 
 
+def test_count_windows_of_one_tick_without_their_start() -> None:
+    window = CountWindow(size="1ms", advance=1, order="time")
+    with pytest.raises(WindowError, match=r"^size: must be at least 2ms under the engine storm"):
+        engine("storm").rules_for(window)
+    for name in {*ENGINES} - {"storm"}:
+        engine(name).rules_for(window)
+    engine("storm").rules_for(CountWindow(size="2ms", advance=1, order="time"))
+
+
 @pytest.mark.parametrize("name", ENGINES)
 def test_durations_finer_than_the_tick(name: str) -> None:
     window = SessionWindow(gap="1500us")
