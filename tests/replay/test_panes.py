@@ -83,7 +83,7 @@ class TestSessionsLateAfterMerging:
     def test_gaps_differ(self) -> None:
         events = [event(0, "a", 0, gap=30), event(1, "a", 5), event(2, "a", 30)]
         assert rows(run(events, GAP, "flink", watermark_delay="1s").final) == [(0, 40, 3)]
-        with pytest.raises(ReplayError, match="gap: must be greater than zero"):
+        with pytest.raises(ReplayError, match="gap: must be whole milliseconds, greater than zero"):
             run([event(0, "a", 0, gap=0)], GAP, "flink")
         with pytest.raises(ReplayError, match="gap: the engine kafka-streams has no gaps"):
             run([event(0, "a", 0, gap=5)], GAP, "kafka-streams")
