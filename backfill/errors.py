@@ -48,9 +48,9 @@ class BackfillError(Exception):
         """The same error with an outer field name: `gap` becomes `windows.sessions.session.gap`."""
         return self._with(f"{place}.{self.field}" if self.field else place, self.way_out)
 
-    def leaving(self, way_out: str) -> BackfillError:
-        """The same error with another way out."""
-        return self._with(self.field, way_out)
+    def after(self, done: str) -> BackfillError:
+        """The same error, whose way out begins with what had been done before it."""
+        return self._with(self.field, f"{done}. {self.way_out or ''}".rstrip())
 
     def _with(self, field: str | None, way_out: str | None) -> BackfillError:
         value = self.value if self.has_value else _ABSENT

@@ -188,7 +188,9 @@ def test_a_run_that_loses_events_fails_and_publishes_nothing(
     monkeypatch.setattr(
         Built, "table", lambda built, horizon: build(built, horizon).where("user != 'ben'")
     )
-    with pytest.raises(ConservationError, match="sessions: its windows hold 3 events, but 4 were assigned"):
+    with pytest.raises(
+        ConservationError, match="sessions: its windows hold 3 events, but 4 were assigned"
+    ):
         job.run(spark)
     with pytest.raises(TableError):
         job.table("sessions", spark)

@@ -75,8 +75,8 @@ def publish(
         # The quarantine comes last: a rerun finds what it lacks, whatever the tables have counted.
         _publish_quarantine(context, computed, known)
     except TableError as error:
-        done = f"Published so far: {', '.join(versions) or 'nothing'}"
-        raise error.leaving(f"{done}. {error.way_out or ''}".rstrip()) from error
+        done = ", ".join(versions) or "nothing"
+        raise error.after(f"Published so far: {done}") from error
     found = {each.state.name: each for each in computed.tables}
     return RunResult(
         run_id=context.run_id,

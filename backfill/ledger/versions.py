@@ -182,8 +182,8 @@ def restore(
         try:
             version = store.restore(name, target.version, run_id=run_id, metadata=metadata)
         except TableError as error:
-            done = f"Restored so far: {', '.join(restored) or 'nothing'}"
-            raise error.leaving(f"{done}. {error.way_out or ''}".rstrip()) from error
+            done = ", ".join(restored) or "nothing"
+            raise error.after(f"Restored so far: {done}") from error
         restored[name] = RestoredTable(target.version, version)
     return Restored(run_id, restored, untouched)
 
