@@ -100,7 +100,7 @@ class Engine:
     def check(self, window: AnyWindow) -> None:
         """Raises WindowError if the engine's constructor would refuse the window.
 
-        Or if a duration is not a whole number of the engine's ticks.
+        Or if a duration is not a whole number of the engine's ticks, or a window holds one instant.
         """
         self._check_ticks(window)
         self._check_advance(window)
@@ -161,7 +161,7 @@ class Engine:
             )
 
     def _check_count_window(self, window: AnyWindow) -> None:
-        # A window of one tick without its start is a single instant.
+        # The engine has such windows, but they are built as a SlidingWindow, whose size can't be 0.
         if (
             isinstance(window, CountWindow)
             and isinstance(window.size, Fixed)
@@ -169,8 +169,8 @@ class Engine:
             and window.size.us <= self.tick_us
         ):
             raise WindowError(
-                f"must be at least 2ms under the engine {self.name}, whose windows exclude their "
-                "start",
+                f"must be at least {Fixed(2 * self.tick_us)} under the engine {self.name}, whose "
+                "windows exclude their start",
                 field="size",
                 value=str(window.size),
                 way_out="Make it longer, or use the engine plain",

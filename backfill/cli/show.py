@@ -128,11 +128,17 @@ def _bounds(
     if not asked:
         return {}
     option, text = asked[0]
-    if table is None or len(asked) > 1:
-        problem, way_out = "applies to windows only", "Leave it out"
-        if table is not None:
-            problem, way_out = "can't be combined with --joined-by", "Leave out one of the two"
-        raise JobFileError(problem, field=option, value=text, way_out=way_out)
+    if table is None:
+        raise JobFileError(
+            "applies to windows only", field=option, value=text, way_out="Leave it out"
+        )
+    if len(asked) > 1:
+        raise JobFileError(
+            "can't be combined with --joined-by",
+            field=option,
+            value=text,
+            way_out="Leave out one of the two",
+        )
     instant = instant_us(text, zone, option=option)
     return table.holding(instant, instant) if at is not None else table.joined_by(instant)
 

@@ -68,8 +68,11 @@ def _counted(
         for path, each in record.inputs.items()
     )
     if not alike or not same:
-        changed = "inputs have changed since the last run"
-        why = changed if alike else "the tables have counted different inputs"
+        why = (
+            "inputs have changed since the last run"
+            if alike
+            else "the tables have counted different inputs"
+        )
         context.progress(f"events are not checked: {why}")
         return None, None
     names, zone = list(records), context.spec.timezone
