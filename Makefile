@@ -32,10 +32,11 @@ demo: .venv/ready ## run the job on data/samples and look at the busiest session
 	$(call with_java,.venv) .venv/bin/backfill run data/samples/job.yaml
 	$(call with_java,.venv) .venv/bin/backfill show data/samples/job.yaml sessions --top events --limit 10
 
-# The seed of the tests that the lakehouse lane draws, and of random streams for the engines.
+# The seed of the tests that two lanes draw, and of random streams for the engines.
 SEED := $(shell echo $$RANDOM)
-# The lakehouse lane draws one in this many of the tests that need no jars.
+# One in this many: of the tests that need no jars, and of those on Sail.
 ONE_IN ?= 4
+ONE_IN_ON_SAIL ?= 2
 # Two processes, each with its own Spark; one that is done takes over tests of the other.
 PYTEST = python -m pytest -n 2 --dist worksteal
 
@@ -80,9 +81,11 @@ SAIL_TESTS := tests/aggregates tests/rows tests/runtimes/test_sail.py $(addprefi
 	tests/engines tests/reconcile $(filter-out $(NOT_ON_SAIL),$(wildcard tests/quality/test_*.py)) \
 	tests/joins/test_reconciled_tables.py tests/joins/test_reconciled_joins.py
 
-test-sail: .venv-lakehouse/ready ## the tests of what Sail computes, a runtime without Java
+test-sail: .venv-lakehouse/ready ## half of the tests of what Sail computes, a runtime without Java, others each time
+	@echo "These examples again: make test-sail SEED=$(SEED) ONE_IN_ON_SAIL=$(ONE_IN_ON_SAIL)"
 	@# The client warns of a window without a key, as the server's log does.
-	$(call with_java,.venv-lakehouse) BACKFILL_RUNTIME=sail .venv-lakehouse/bin/$(PYTEST) -m 'not spark_only and not one_lane' \
+	$(call with_java,.venv-lakehouse) BACKFILL_RUNTIME=sail BACKFILL_SEED=$(SEED) BACKFILL_ONE_IN=$(ONE_IN_ON_SAIL) \
+	.venv-lakehouse/bin/$(PYTEST) -m 'not spark_only and not one_lane' --hypothesis-seed=$(SEED) \
 	-W 'ignore:WARN WindowExpression:UserWarning' $(SAIL_TESTS)
 
 # Comet runs what it can of Spark's plans natively; the results must be the same.

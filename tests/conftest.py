@@ -59,36 +59,37 @@ _LONG = (
 )
 
 
-#: How many variants of each test to draw, by the seed; 0 draws all.
-_VARIANTS = int(os.environ.get("BACKFILL_VARIANTS", "0"))
-#: If variants are drawn, so are tests: one in this many.
+#: One in this many tests is drawn, by the seed.
 _ONE_IN = int(os.environ.get("BACKFILL_ONE_IN", "1"))
+#: At most this many variants of each test that is drawn; 0 draws each variant as a test of its own.
+_VARIANTS = int(os.environ.get("BACKFILL_VARIANTS", "0"))
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Puts long tests at the beginning of each half; each process is given one half."""
-    if _VARIANTS:
-        _draw_variants(config, items)
+    if _SEED:
+        _draw(config, items)
     groups = [[each for each in items if _group(each) == n] for n in range(2)]
     rest = [each for each in items if _group(each) is None]
     half = max(0, len(items) // 2 - len(groups[0]))
     items[:] = [*groups[0], *rest[:half], *groups[1], *rest[half:]]
 
 
-def _draw_variants(config: pytest.Config, items: list[pytest.Item]) -> None:
+def _draw(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out the tests and the variants that are not drawn."""
     chance = random.Random(_SEED)
-    of_test: dict[str, list[pytest.Item]] = {}
+    tests: dict[str, list[pytest.Item]] = {}
     for item in items:
-        of_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        name = item.nodeid.partition("[")[0] if _VARIANTS else item.nodeid
+        tests.setdefault(name, []).append(item)
     drawn = {
         item
-        for variants in chance.sample(list(of_test.values()), -(-len(of_test) // _ONE_IN))
-        for item in chance.sample(variants, min(_VARIANTS, len(variants)))
+        for variants in chance.sample(list(tests.values()), -(-len(tests) // _ONE_IN))
+        for item in chance.sample(variants, min(_VARIANTS or 1, len(variants)))
     }
     # No other lane runs these.
-    drawn |= {item for item in items if _needs_jars(item)}
+    drawn |= {item for item in items if _needs_jars(item) or (ON_SAIL and _of_sail(item))}
     config.hook.pytest_deselected(items=[item for item in items if item not in drawn])
     items[:] = [item for item in items if item in drawn]
 
@@ -99,6 +100,10 @@ def _group(item: pytest.Item) -> int | None:
         return 0
     name = item.nodeid.removeprefix("tests/")
     return next((n for n, names in enumerate(_LONG) if name.startswith(names)), None)
+
+
+def _of_sail(item: pytest.Item) -> bool:
+    return item.path.name == "test_sail.py"
 
 
 def _needs_jars(item: pytest.Item) -> bool:
