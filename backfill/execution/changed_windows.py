@@ -5,7 +5,6 @@ What was merged into a window cannot be taken out again. Here every input counts
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
@@ -20,9 +19,7 @@ from backfill.execution.rebuild import Rebuild, check_none_gone, followed, from_
 from backfill.execution.retention import lasting
 from backfill.execution.rewrite import rewrite_files
 from backfill.execution.staging import Staging
-from backfill.ledger.state import State
 from backfill.planning.computed import computed_extents
-from backfill.planning.context import Context
 from backfill.planning.published_windows import rows_to_replace
 from backfill.planning.replaced_windows import ReplacedWindows, match_rows
 from backfill.planning.time_spans import dates_looked_at, starts_on
@@ -33,24 +30,14 @@ from backfill.windows import SessionWindow
 
 
 def changed_windows(
-    context: Context,
-    staging: Staging,
-    state: State,
-    names: Sequence[str],
-    late: Sliced,
-    sums: Totals,
-    horizon: int,
-    went: Sliced,
+    of: Rebuild, staging: Staging, sums: Totals, horizon: int, went: Sliced
 ) -> ComputedWindows:
     """The sessions or aligned windows that held or now hold an event that came or went.
 
     Args:
-        context: the run's context.
+        of: the table, and the events that came.
         staging: where to write.
-        state: the table.
-        names: the tables whose slices are made.
-        late: the events that came.
-        sums: their totals.
+        sums: the totals of the events that came.
         horizon: the largest event time, µs.
         went: the events that are no longer counted.
 
@@ -58,8 +45,8 @@ def changed_windows(
         ConservationError: an event that came is in no window.
         SourceError: the source no longer holds events that were counted.
     """
-    definition, zone = context.definitions[state.name], context.spec.timezone
-    of = Rebuild(context, state, names, late)
+    context, state, late = of.context, of.state, of.sliced
+    definition, zone = of.definition, context.spec.timezone
     edge = _touched(late, definition).unionByName(_touched(went, definition)).distinct()
     if isinstance(definition.window, SessionWindow):
         frame, over = followed(of, edge)

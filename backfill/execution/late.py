@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from backfill.columns import END, EVENTS, START, TIME, column
+from backfill.columns import END, EVENTS, FIRST, LAST, START, TIME, column
 from backfill.conservation import Totals, check_held
 from backfill.execution.bot_rows import late_bots
 from backfill.execution.change import Computed, ComputedWindows, TableChange
@@ -30,8 +30,8 @@ from backfill.execution.staging import Staging
 from backfill.ledger.record import Record, between
 from backfill.ledger.state import State
 from backfill.operators.calendar import local_date
-from backfill.planning.bots import without
-from backfill.planning.computed import computed_with, hull
+from backfill.planning.bots import People, people, without
+from backfill.planning.computed import computed_extents, computed_with, hull
 from backfill.planning.context import Context
 from backfill.planning.judged_anew import JudgedAnew
 from backfill.planning.late import judged_late
@@ -46,7 +46,7 @@ from backfill.rows.compute import Built, Sliced
 from backfill.rows.definition import Definition
 from backfill.runtimes.differences import computed_once
 from backfill.store import FileBitmap
-from backfill.time.dates import NONE, Dates
+from backfill.time.dates import ALL, NONE, Dates
 from backfill.windows import SessionWindow, SlidingWindow, TableWindow, by_place
 
 #: With more staged rows than this, the gate checks only those of keys that the run computed.
@@ -151,9 +151,11 @@ def _merged(context: Context, staging: Staging, late: LateInputs) -> _Merged:
     horizon = max(each for each in latest if each is not None)
     # Events of bots are included: they count in judging who is a bot.
     times = (sums.first, sums.horizon, *((anew.first, anew.last) if anew is not None else ()))
+    known = None if went is None else _people_nearby(context, late.tables, sliced, went)
     computed = {}
     for state in states:
-        windows = _window(context, staging, state, late.tables, sliced, sums, horizon, went)
+        of = Rebuild(context, state, late.tables, sliced, known)
+        windows = _window(of, staging, sums, horizon, went)
         context.progress(f"{state.name}: {windows.rewrite.rows:,} windows changed")
         computed[state.name] = windows
     every = {name: each.every for name, each in computed.items()}
@@ -261,24 +263,41 @@ def _dates(events: DataFrame, zone: str) -> tuple[Dates, int]:
     return dates, sum(row[1] for row in rows)
 
 
+def _people_nearby(
+    context: Context, names: Sequence[str], late: Sliced, went: Sliced
+) -> People | None:
+    """The people around events that came and went, found once for several tables."""
+    definitions = [context.definitions[each] for each in names]
+    built = [each for each in definitions if not each.of_events]
+    if len(built) < 2:
+        return None
+    keys = late.key.inner
+    spans = [
+        each.frame.select(*keys, F.col(FIRST).alias(START), F.col(LAST).alias(END))
+        for each in (late, went)
+    ]
+    extents, bounds = computed_extents(reduce(DataFrame.unionByName, spans))
+    if bounds is None:
+        return None
+    reached = [_reached(context, each, *bounds) for each in built]
+    # Sessions are looked for a little further than their gap.
+    span = min(low for low, _ in reached) - 1, max(high for _, high in reached) + 2
+    counted = dict.fromkeys(context.inputs, ALL)
+    return people(context, counted, span, (late.key, extents.select(*keys)))
+
+
 def _window(
-    context: Context,
-    staging: Staging,
-    state: State,
-    names: Sequence[str],
-    sliced: Sliced,
-    sums: Totals,
-    horizon: int,
-    went: Sliced | None,
+    of: Rebuild, staging: Staging, sums: Totals, horizon: int, went: Sliced | None
 ) -> ComputedWindows:
     """The windows that the late events change, written with the other windows of their files."""
-    definition, record = context.definitions[state.name], state.settled
+    context, state, sliced = of.context, of.state, of.sliced
+    definition, record = of.definition, state.settled
     if by_place(definition.window):
         return late_keys(context, staging, state, sliced, sums, horizon, went)
     if isinstance(definition.window, SlidingWindow | TableWindow):
         return late_rows(context, staging, state, sliced, sums, horizon, went)
     if went is not None:
-        return changed_windows(context, staging, state, names, sliced, sums, horizon, went)
+        return changed_windows(of, staging, sums, horizon, went)
     built = Built(sliced.frame, definition, sliced)
     bitmap, rows = _near(context, state, built, sums)
     # If states can't be merged, merging still finds the windows to be built from events.
@@ -303,7 +322,7 @@ def _window(
     bounds = found.bounds
     files: tuple[str, ...] | None = found.files
     if found.behind or not definition.mergeable:
-        final, extents = rebuilt(Rebuild(context, state, names, sliced), extents)
+        final, extents = rebuilt(of, extents)
         bounds, files = hull(extents), None
     ours = replace(built, frame=final.where(starts))
     old_windows = ReplacedWindows(None, extents.where(kept))

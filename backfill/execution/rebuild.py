@@ -19,7 +19,7 @@ from backfill.errors import SourceError
 from backfill.execution.lost_events import fewer
 from backfill.ledger.record import Record
 from backfill.ledger.state import State
-from backfill.planning.bots import people, people_within
+from backfill.planning.bots import People, people, people_within
 from backfill.planning.closure import follow
 from backfill.planning.computed import computed_extents, hull
 from backfill.planning.context import Context
@@ -76,13 +76,15 @@ class Rebuild:
         context: the run's context.
         state: the table.
         names: the tables whose slices are made.
-        sliced: slices of the same key.
+        sliced: the slices of the late events.
+        known: people of all keys whose windows are built, if bots were looked for before.
     """
 
     context: Context
     state: State
     names: Sequence[str]
     sliced: Sliced
+    known: People | None = None
 
     @property
     def definition(self) -> Definition:
@@ -101,7 +103,8 @@ class Rebuild:
     def events(self, span: tuple[int | None, int | None], wanted: DataFrame) -> DataFrame:
         """The events of some keys in a span."""
         key = self.sliced.key
-        return people(self.context, self.counted, span, (key, wanted.select(*key.inner))).events
+        own = key, wanted.select(*key.inner)
+        return people(self.context, self.counted, span, own, self.known).events
 
     def published(self, low: int | None, high: int | None, keys: DataFrame) -> DataFrame | None:
         """Published sessions of some keys that overlap [low, high): key, start, end."""
@@ -172,7 +175,7 @@ def from_events(of: Rebuild, windows: DataFrame) -> DataFrame:
     key = of.sliced.key
     wanted, bounds = computed_extents(windows.select(*key.inner, START, END))
     low, high = bounds if bounds is not None else (0, -1)
-    events = people_within(of.context, of.counted, (low, high + 1), key, wanted)
+    events = people_within(of.context, of.counted, (low, high + 1), key, wanted, of.known)
     built = of.slices(events).build(of.definition)
     return match_rows(built.frame, built, ReplacedWindows(None, wanted), "left_semi")
 

@@ -36,7 +36,7 @@ from backfill.planning.whole_sessions import (
 from backfill.rows.compute import Key
 from backfill.spec import JobSpec
 from backfill.time.dates import ALL, Dates
-from backfill.time.spans import EVERYTHING, Span, inside_span
+from backfill.time.spans import EVERYTHING, Span, inside_span, within
 from backfill.windows import SessionWindow
 
 #: The column of a rule's name.
@@ -54,10 +54,12 @@ class People:
     Attributes:
         events: normalised and usable.
         bots: key (inner names), time and rule of what was left out; None: nothing was.
+        span: the span, [low, high) in µs.
     """
 
     events: DataFrame
     bots: DataFrame | None
+    span: Span
 
 
 def judged(context: Context, rows: DataFrame, name: str = REASON) -> DataFrame:
@@ -91,6 +93,7 @@ def people(
     counted: Mapping[str, Dates],
     span: Span = EVERYTHING,
     wanted: tuple[Key, DataFrame] | None = None,
+    known: People | None = None,
 ) -> People:
     """The events of a span, as `Reader.events` gives them, without those of bots.
 
@@ -99,6 +102,8 @@ def people(
         counted: the dates on which each input counts.
         span: [low, high), µs.
         wanted: only the events of these keys; bots' sessions have the same key, or a longer one.
+        known: people of at least these keys, with the same `counted`: who is a bot in their span
+            is not judged again.
     """
 
     def read(dates: Dates, inside: Span = EVERYTHING) -> DataFrame:
@@ -109,13 +114,18 @@ def people(
     zone = context.spec.timezone
     dates = dates_of_span(span, zone)
     if context.spec.bots is None or not dates:
-        return People(events, None)
+        return People(events, None, span)
+    key = bots_key(context)
+    if known is not None and within(span, known.span):
+        if known.bots is None:
+            return People(events, None, span)
+        theirs = known.bots.where(inside_span(F.col(TIME), span))
+        return People(without(events, theirs, key), theirs, span)
     rows = read(dates)
     low, high = context.reader.limits(list(context.inputs))
     possible = ALL if low is None or high is None else dates_between(low, high, zone)
     if possible - dates:
         rows = rows.unionByName(_beyond(context, read, dates))
-    key = bots_key(context)
     named = judged(context, rows, BOT)
     inside = F.col(BOT).isNotNull() & inside_span(F.col(TIME), span)
     found, seen = computed_with(
@@ -123,12 +133,18 @@ def people(
         F.count(F.lit(1)).alias("bots"),
     )
     if not seen["bots"]:
-        return People(events, None)
-    return People(without(events, sent(found, seen["bots"]), key), found)
+        return People(events, None, span)
+    found = sent(found, seen["bots"])
+    return People(without(events, found, key), found, span)
 
 
 def people_within(
-    context: Context, counted: Mapping[str, Dates], span: Span, key: Key, windows: DataFrame
+    context: Context,
+    counted: Mapping[str, Dates],
+    span: Span,
+    key: Key,
+    windows: DataFrame,
+    known: People | None = None,
 ) -> DataFrame:
     """The events from the start to the end of some windows, without those of bots.
 
@@ -138,10 +154,11 @@ def people_within(
         span: the span that the windows are in, [low, high) in µs.
         key: the windows' key.
         windows: the inner key columns, start and end, both inclusive.
+        known: as for `people`.
     """
     if context.spec.bots is None:
         return events_within(context.reader.events(counted, span), key, windows)
-    found = people(context, counted, span, (key, windows.select(*key.inner)))
+    found = people(context, counted, span, (key, windows.select(*key.inner)), known)
     return events_within(found.events, key, windows)
 
 

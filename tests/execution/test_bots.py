@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 from pyspark.sql import SparkSession
 
 from backfill.errors import TableError
+from backfill.planning import bots
 from tests.execution.joined import JOINS
 from tests.execution.world import COUNTS, METRICS, SLIDING, WINDOWS, World, at
 from tests.memory_store import MemoryStore
@@ -233,6 +234,32 @@ def test_late_rows_that_are_no_new_events(spark: SparkSession, tmp_path: Path, l
     world.write("1", [late])
     world.recompute()
     world.check()
+
+
+def test_bots_are_looked_for_once_for_several_tables(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, judged = bots.with_bots, []
+
+    def watched(*arguments: Any, **options: Any) -> Any:
+        judged.append(options["name"])
+        return real(*arguments, **options)
+
+    def times(*windows: str) -> int:
+        world = World(tmp_path / str(len(windows)), spark, True, windows, bots=RULES)
+        world.write("0", [PERSON, *_steady("a", 1), Event("made", at(1, 23, 50), 1, "a")])
+        world.run_all()
+        world.write("1", [Event("made", at(2, 0, 10), -3, "b"), Event("a", at(1, 10, 43), 1, "c")])
+        judged.clear()
+        world.recompute()
+        count = len(judged)
+        world.check()
+        return count
+
+    monkeypatch.setattr(bots, "with_bots", watched)
+    few = times("sessions", "hopping")
+    assert few
+    assert times("sessions", "exact", "hopping") == few
 
 
 def test_a_quarantine_that_only_loses_rows_is_published(
