@@ -90,7 +90,11 @@ def cell(value: Any, zone: dt.tzinfo) -> str:
         case dt.datetime(tzinfo=None):
             text = value.isoformat(sep=" ")
         case dt.datetime():
-            local = value.astimezone(zone).isoformat(sep=" ")
+            try:
+                local = value.astimezone(zone).isoformat(sep=" ")
+            except OverflowError:
+                # In the zone it is not in the years 1 to 9999.
+                local = value.isoformat(sep=" ")
             text = local.removesuffix("+00:00") if str(zone) == "UTC" else local
         case bytes():
             text = "0x" + value[:_WIDEST_CELL].hex()

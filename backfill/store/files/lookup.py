@@ -112,7 +112,10 @@ def key_value(schema: pa.Schema, name: str, given: Any) -> pa.Scalar:
         return pc.cast(pa.scalar(given), kind)
     except (pa.ArrowException, ValueError, OverflowError) as error:
         raise ColumnError(
-            f"the value is not of type {kind}", field=name, value=str(given)
+            f"the value is not of type {kind}",
+            field=name,
+            value=str(given),
+            way_out="Give a value of the column's type",
         ) from error
 
 
