@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from backfill.published.lookups import Lookup
     from backfill.store import Bounds
 
-_QUARANTINE = "quarantine"
+_QUARANTINE, _REASON = "quarantine", "reason"
 
 
 def show(
@@ -29,7 +29,11 @@ def show(
     ],
     key: Annotated[
         list[str] | None,
-        typer.Option(metavar="VALUE", help="Only this key; give it once per key column, in order."),
+        typer.Option(
+            metavar="VALUE",
+            help="Only this key; give it once per key column, in order. Only this reason, for the "
+            "quarantine.",
+        ),
     ] = None,
     start: Annotated[
         str | None,
@@ -92,7 +96,7 @@ def show(
         )
     found = look_up(
         store.dataset(window, run),
-        key=key_values(key or None, spec.key if table is None else table.key),
+        key=key_values(key or None, (_REASON,) if table is None else table.key),
         start_us=start_us,
         end_us=end_us,
         end_inclusive=table is not None and table.end_inclusive,
@@ -148,4 +152,4 @@ def _order(
 ) -> list[tuple[str, Literal["ascending", "descending"]]] | None:
     if top is not None:
         return [(top, "descending")]
-    return [("reason", "ascending")] if window == _QUARANTINE else None
+    return [(_REASON, "ascending")] if window == _QUARANTINE else None

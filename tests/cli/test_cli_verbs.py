@@ -127,6 +127,8 @@ def test_by_an_instant(call: Call, job: Path, option: list[str], starts: list[st
 def test_what_is_in_the_quarantine(call: Call, job: Path) -> None:
     rows = call("show", job, "quarantine", "--json").document["rows"]
     assert sorted(row["reason"] for row in rows) == ["no_key", "no_time", "unreadable_time"]
+    found = call("show", job, "quarantine", "--key", "no_key", "--json").document["rows"]
+    assert found == [row for row in rows if row["reason"] == "no_key"]
     assert call("show", job, "quarantine", "--limit", "1").out.endswith(
         "\n1 row, times in Europe/Oslo; there are more (--limit 1)\n"
     )
