@@ -246,7 +246,8 @@ def test_bots_are_looked_for_once_for_several_tables(
         return real(*arguments, **options)
 
     def times(*windows: str) -> int:
-        world = World(tmp_path / str(len(windows)), spark, True, windows, bots=RULES)
+        folder, store = tmp_path / str(len(windows)), MemoryStore()
+        world = World(folder, spark, True, windows, store=store, bots=RULES)
         world.write("0", [PERSON, *_steady("a", 1), Event("made", at(1, 23, 50), 1, "a")])
         world.run_all()
         world.write("1", [Event("made", at(2, 0, 10), -3, "b"), Event("a", at(1, 10, 43), 1, "c")])
