@@ -89,7 +89,8 @@ def _draw(config: pytest.Config, items: list[pytest.Item]) -> None:
         for item in chance.sample(variants, min(_VARIANTS or 1, len(variants)))
     }
     # No other lane runs these.
-    drawn |= {item for item in items if _needs_jars(item) or (ON_SAIL and _of_sail(item))}
+    drawn |= {item for item in items if _needs_jars(item)}
+    drawn |= {item for item in items if ON_SAIL and item.path.name == "test_sail.py"}
     config.hook.pytest_deselected(items=[item for item in items if item not in drawn])
     items[:] = [item for item in items if item in drawn]
 
@@ -100,10 +101,6 @@ def _group(item: pytest.Item) -> int | None:
         return 0
     name = item.nodeid.removeprefix("tests/")
     return next((n for n, names in enumerate(_LONG) if name.startswith(names)), None)
-
-
-def _of_sail(item: pytest.Item) -> bool:
-    return item.path.name == "test_sail.py"
 
 
 def _needs_jars(item: pytest.Item) -> bool:
