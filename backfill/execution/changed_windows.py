@@ -76,12 +76,16 @@ def changed_windows(
     )
 
 
+def spans_of(events: Sliced) -> DataFrame:
+    """Key, first and last event (START, END) of each slice."""
+    return events.frame.select(*events.key.inner, F.col(FIRST).alias(START), F.col(LAST).alias(END))
+
+
 def _touched(events: Sliced, definition: Definition) -> DataFrame:
     """Where events are: spans for sessions, otherwise the windows they are in; key, start, end."""
-    keys = events.key.inner
     if isinstance(definition.window, SessionWindow):
-        return events.frame.select(*keys, F.col(FIRST).alias(START), F.col(LAST).alias(END))
-    return _windows(events, definition).select(*keys, START, END)
+        return spans_of(events)
+    return _windows(events, definition).select(*events.key.inner, START, END)
 
 
 def _windows(events: Sliced, definition: Definition) -> DataFrame:

@@ -12,11 +12,11 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from backfill.columns import END, EVENTS, FIRST, LAST, START, TIME, column
+from backfill.columns import END, EVENTS, START, TIME, column
 from backfill.conservation import Totals, check_held
 from backfill.execution.bot_rows import late_bots
 from backfill.execution.change import Computed, ComputedWindows, TableChange
-from backfill.execution.changed_windows import changed_windows
+from backfill.execution.changed_windows import changed_windows, spans_of
 from backfill.execution.dropped import dropped_of
 from backfill.execution.late_keys import late_keys
 from backfill.execution.late_rows import late_rows
@@ -271,19 +271,14 @@ def _people_nearby(
     built = [each for each in definitions if not each.of_events]
     if len(built) < 2:
         return None
-    keys = late.key.inner
-    spans = [
-        each.frame.select(*keys, F.col(FIRST).alias(START), F.col(LAST).alias(END))
-        for each in (late, went)
-    ]
-    extents, bounds = computed_extents(reduce(DataFrame.unionByName, spans))
+    extents, bounds = computed_extents(spans_of(late).unionByName(spans_of(went)))
     if bounds is None:
         return None
     reached = [_reached(context, each, *bounds) for each in built]
     # Sessions are looked for a little further than their gap.
     span = min(low for low, _ in reached) - 1, max(high for _, high in reached) + 2
     counted = dict.fromkeys(context.inputs, ALL)
-    return people(context, counted, span, (late.key, extents.select(*keys)))
+    return people(context, counted, span, (late.key, extents.select(*late.key.inner)))
 
 
 def _window(

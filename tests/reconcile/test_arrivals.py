@@ -183,7 +183,7 @@ def test_nothing_is_proved_by_order_where_an_event_has_none(
             "[arrival, at]",
             {"engine": "spark"},
             ColumnError,
-            "events.arrival: must be a whole number: the number of an event",
+            "events.arrival: must be a whole number: the number of an event's micro-batch",
         ),
         (
             "[part, arrival]",
