@@ -20,7 +20,7 @@ from backfill.planning.context import Context
 from backfill.planning.judged_anew import JudgedAnew
 from backfill.planning.range_input import RangeInput
 from backfill.planning.whole_sessions import bots_key
-from backfill.time.dates import ALL, NONE, Dates
+from backfill.time.dates import NONE, Dates
 from backfill.time.spans import inside_span
 
 
@@ -86,7 +86,7 @@ def late_bots(context: Context, anew: JudgedAnew | None, covered: Dates) -> BotR
         return None
     counts = {} if anew is None else _counts(anew.late_rows)
     if not in_step(context):
-        return _every(context, dict.fromkeys(context.inputs, ALL), covered, counts)
+        return _every(context, context.all_dates, covered, counts)
     if anew is None:
         return BotRows(None, None, False, counts)
     coming = anew.coming.where(_on(covered, context.spec.timezone))

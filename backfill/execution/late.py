@@ -46,7 +46,7 @@ from backfill.rows.compute import Built, Sliced
 from backfill.rows.definition import Definition
 from backfill.runtimes.differences import computed_once
 from backfill.store import FileBitmap
-from backfill.time.dates import ALL, NONE, Dates
+from backfill.time.dates import NONE, Dates
 from backfill.windows import SessionWindow, SlidingWindow, TableWindow, by_place
 
 #: With more staged rows than this, the gate checks only those of keys that the run computed.
@@ -277,8 +277,7 @@ def _people_nearby(
     reached = [_reached(context, each, *bounds) for each in built]
     # Sessions are looked for a little further than their gap.
     span = min(low for low, _ in reached) - 1, max(high for _, high in reached) + 2
-    counted = dict.fromkeys(context.inputs, ALL)
-    return people(context, counted, span, (late.key, extents.select(*late.key.inner)))
+    return people(context, context.all_dates, span, (late.key, extents.select(*late.key.inner)))
 
 
 def _window(

@@ -32,7 +32,7 @@ from backfill.planning.slicing import slices
 from backfill.planning.time_spans import dates_of_span, starts_on
 from backfill.rows.compute import Built, Sliced
 from backfill.runtimes.differences import computed_once, stacked
-from backfill.time.dates import ALL, NONE
+from backfill.time.dates import NONE
 from backfill.time.spans import EVERYTHING, Span
 from backfill.windows import JoinWindow
 
@@ -69,12 +69,11 @@ def late_keys(
     lost = None if went is None else went.of(context.definitions[name])
     touched, came = computed_with(_touched(late, lost), F.min(START).alias("first"))
     few = sent(touched, sums.accepted) if lost is None else touched
-    counted = dict.fromkeys(context.inputs, ALL)
     if not sums.accepted and lost is None:
-        events = context.reader.events(counted).where(F.lit(False))
+        events = context.reader.events(context.all_dates).where(F.lit(False))
     else:
         own = (late.key, few.select(*keys)) if keys else None
-        events = people(context, counted, EVERYTHING, own).events
+        events = people(context, context.all_dates, EVERYTHING, own).events
     sliced = slices(context, events, [name])
     assert sliced.events is not None
     there, seen = computed_with(

@@ -32,7 +32,7 @@ from backfill.planning.time_spans import dates_of_span, starts_on
 from backfill.rows.compute import Built, Sliced
 from backfill.rows.event_rows import own_end
 from backfill.runtimes.differences import computed_once, stacked
-from backfill.time.dates import ALL, NONE
+from backfill.time.dates import NONE
 from backfill.time.spans import Span
 from backfill.windows import AnyWindow, RollingWindow, SlidingWindow, TableWindow, is_distinct
 
@@ -108,9 +108,9 @@ def _computed(
     """The rows that stand in extents, built from only the events that they need."""
     start, end = kind.needs(F.col(START), F.col(END))
     wanted = extents.withColumns({START: start, END: end})
-    counted = dict.fromkeys(context.inputs, ALL)
-    built = rows_of(context, state.name, counted, kind.reach.events(span), late.key, wanted)
-    gone = _gone(context, state, built, wanted, kind.reach.events(span), went)
+    needed = kind.reach.events(span)
+    built = rows_of(context, state.name, context.all_dates, needed, late.key, wanted)
+    gone = _gone(context, state, built, wanted, needed, went)
     if gone is not None:
         check_none_gone(context, gone)
     rows = match_rows(built.frame, built, ReplacedWindows(None, extents), "left_semi")

@@ -32,7 +32,6 @@ from backfill.printable import shown
 from backfill.rows.compute import Built, Sliced
 from backfill.rows.definition import Definition
 from backfill.runtimes.differences import computed_once
-from backfill.time.dates import ALL, Dates
 from backfill.windows import SessionWindow
 
 
@@ -95,16 +94,11 @@ class Rebuild:
         """Slices of some events."""
         return slices(self.context, events, self.names)
 
-    @property
-    def counted(self) -> dict[str, Dates]:
-        """After this run every input counts on every date."""
-        return dict.fromkeys(self.context.inputs, ALL)
-
     def events(self, span: tuple[int | None, int | None], wanted: DataFrame) -> DataFrame:
         """The events of some keys in a span."""
         key = self.sliced.key
         own = key, wanted.select(*key.inner)
-        return people(self.context, self.counted, span, own, self.known).events
+        return people(self.context, self.context.all_dates, span, own, self.known).events
 
     def published(self, low: int | None, high: int | None, keys: DataFrame) -> DataFrame | None:
         """Published sessions of some keys that overlap [low, high): key, start, end."""
@@ -175,7 +169,7 @@ def from_events(of: Rebuild, windows: DataFrame) -> DataFrame:
     key = of.sliced.key
     wanted, bounds = computed_extents(windows.select(*key.inner, START, END))
     low, high = bounds if bounds is not None else (0, -1)
-    events = people_within(of.context, of.counted, (low, high + 1), key, wanted, of.known)
+    events = people_within(of.context, of.context.all_dates, (low, high + 1), key, wanted, of.known)
     built = of.slices(events).build(of.definition)
     return match_rows(built.frame, built, ReplacedWindows(None, wanted), "left_semi")
 

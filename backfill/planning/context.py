@@ -26,6 +26,7 @@ from backfill.printable import shown
 from backfill.rows.definition import Definition
 from backfill.spec import JobSpec
 from backfill.store import Store
+from backfill.time.dates import ALL, Dates
 from backfill.time.spans import Span
 
 #: Is called with a line of text for each thing that is done.
@@ -76,6 +77,11 @@ class Context:
     def rules(self) -> EventRules:
         """What is an event."""
         return self.reader.rules
+
+    @property
+    def all_dates(self) -> dict[str, Dates]:
+        """Every input on every date: what a recompute counts."""
+        return dict.fromkeys(self.inputs, ALL)
 
     @property
     def known_span(self) -> Span:

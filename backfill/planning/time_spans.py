@@ -15,7 +15,7 @@ from backfill.columns import START, TIME
 from backfill.kinds import reach
 from backfill.planning.context import Context
 from backfill.rows.definition import Definition
-from backfill.time.dates import ALL, DAY, NONE, Dates, date_of
+from backfill.time.dates import DAY, NONE, Dates, date_of
 from backfill.time.durations import DAY_US
 from backfill.time.spans import Span, inside_span
 from backfill.windows import AnyWindow, EventWindow, SessionWindow, SlidingWindow, TableWindow
@@ -70,7 +70,7 @@ def last_date(context: Context, low: dt.date, high: dt.date, *, further: dt.time
     spans = Dates.between(first, high).spans(zone)
     if not spans:  # The calendar begins here.
         return NONE
-    events = context.reader.events(dict.fromkeys(context.inputs, ALL), spans[0])
+    events = context.reader.events(context.all_dates, spans[0])
     latest = events.agg(F.max(TIME)).collect()[0][0]
     if latest is None:
         return NONE

@@ -21,7 +21,7 @@ from backfill.ledger.changed_inputs import counted_before
 from backfill.operators.session import last_event
 from backfill.planning.bots import people
 from backfill.planning.context import Context
-from backfill.time.dates import ALL, Dates
+from backfill.time.dates import Dates
 from backfill.time.instants import instant_us
 from backfill.time.spans import Span, inside_span
 from backfill.windows import (
@@ -81,7 +81,7 @@ def _counted(context: Context, name: str) -> dict[str, Dates]:
     """The dates on which each input counts in a window's table; all if no bots are removed."""
     record = context.tables[name].record
     if context.spec.bots is None or record is None:
-        return dict.fromkeys(context.inputs, ALL)
+        return context.all_dates
     return {path: counted_before(record, path, each) for path, each in context.inputs.items()}
 
 

@@ -31,7 +31,6 @@ from backfill.reconciliation.clocks import (
     with_clock,
 )
 from backfill.streaming import Streaming
-from backfill.time.dates import ALL
 from backfill.update_history.batches import check_batch
 
 _BATCH, _ID = "_batch", "_id"
@@ -139,7 +138,7 @@ def received(
     spec = context.spec
     # What the engine does not take is dropped by the replay, which reports it.
     rules = replace(context.rules, tick_us=1, null_key=True, before_epoch=True)
-    usable = replace(context.reader, rules=rules).events(dict.fromkeys(context.inputs, ALL))
+    usable = replace(context.reader, rules=rules).events(context.all_dates)
     types = {field.name: field.dataType for field in usable.schema.fields}
     arrivals = arrivals_of(context, streaming, types, checkpoint)
     if arrivals.ranked is not None:
