@@ -1,8 +1,8 @@
 """The rules by which each streaming system forms windows: one frozen row of data per engine.
 
 The facts are those of Kafka Streams 4.3, Spark 4.3, Flink 2.3, Beam 2.73 (Java), Storm 2.8 and
-Samza 1.8, read from their sources and checked against recordings, as the README says. No other
-module distinguishes engines by name.
+Samza 1.8, read from their sources and checked against recordings, as docs/reconciling.md says. No
+other module distinguishes engines by name.
 """
 
 from __future__ import annotations

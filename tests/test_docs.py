@@ -1,0 +1,103 @@
+"""What the README and the pages under docs say is compared with the code: links, lists, tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from backfill.aggregates import FACTORIES, parse
+from backfill.causes import CAUSES
+from backfill.engines import ENGINES, Engine
+from backfill.quality.builtin import BUILTINS
+from backfill.spec import JobSpec
+from backfill.time.durations import Fixed
+
+ROOT = Path(__file__).parents[1]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def rows(text: str, first: str) -> Iterator[list[str]]:
+    """The cells of a Markdown table whose first line begins with this cell."""
+    lines = iter(text.splitlines())
+    for line in lines:
+        if line.startswith(f"| {first} |"):
+            break
+    next(lines)
+    for line in lines:
+        if not line.startswith("|"):
+            return
+        yield [cell.strip() for cell in line.strip("|").split(" | ")]
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors that GitHub makes of headings."""
+    titles = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(path: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        if link.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = link.partition("#")
+        there = (path.parent / name).resolve() if name else path
+        assert there.exists(), link
+        assert not anchor or anchor in anchors(there), link
+
+
+def test_every_page_is_linked_from_the_readme() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for path in ROOT.glob("docs/*.md"):
+        assert f"(docs/{path.name}" in text, path.name
+
+
+def test_the_job_file_of_windows(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(
+        page("windows.md").split("```yaml\n")[1].split("```")[0], encoding="utf-8"
+    )
+    job = JobSpec.load(tmp_path / "job.yaml")
+    names = ["sessions", "daily", "fiscal", "trailing", "growing", "moving", "hundreds"]
+    assert list(job.windows) == names
+
+
+def test_the_conventions_of_engines() -> None:
+    def conventions(engine: Engine) -> list[str]:
+        rules = engine.rules
+        return [
+            f"`{engine.name}`",
+            "one session" if rules.gap_inclusive else "two sessions",
+            "last event + gap" if rules.session_end == "last_event_plus_gap" else "last event",
+            "[start, end)" if rules.closed == "left" else "(start, end]",
+            "a group" if engine.null_key else "quarantined",
+            "counted" if engine.before_epoch else "quarantined",
+            str(Fixed(engine.tick_us)).replace("us", " µs").replace("ms", " ms"),
+        ]
+
+    found = list(rows(page("windows.md"), "engine"))
+    assert found == [conventions(each) for each in ENGINES.values()]
+
+
+def test_every_aggregate_is_listed() -> None:
+    cells = " ".join(cell for cell, _ in rows(page("windows.md"), "aggregate"))
+    named = re.findall(r"`([^`]+)`", cells)
+    assert {re.split(r"\W", text)[0] for text in named} == set(FACTORIES)
+    for text in named:
+        parse(text.replace(", …", ""))
+
+
+def test_every_cause_is_listed() -> None:
+    found = {name.strip("`"): since for name, since in rows(page("reconciling.md"), "cause")}
+    assert found == {name: each.since for name, each in CAUSES.items()}
+
+
+def test_every_check_is_listed() -> None:
+    cells = " ".join(check for _, check, _ in rows(page("checks.md"), "on"))
+    assert set(re.findall(r"`(\w+)`", cells)) == set(BUILTINS)
