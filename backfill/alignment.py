@@ -206,15 +206,15 @@ def _calendar_cumulating(calendar: _Calendar, step: Duration) -> Assigner:
         start, last = calendar.start(index), calendar.start(index + 1)
         if isinstance(step, Fixed):
             return [*range(start + step.us, last, step.us), last]
-        found: list[int] = []
+        times: list[int] = []
         steps = 1
         local = calendar.local(index)
-        while not found or found[-1] < last:
+        while not times or times[-1] < last:
             later = Calendar(steps * step.count, step.unit)
-            found.append(min(calendar.begins(_later(local, later)), last))
+            times.append(min(calendar.begins(_later(local, later)), last))
             steps += 1
         # Two of the times that clocks skip may be the same instant, and later ones may come first.
-        return sorted({*found})
+        return sorted({*times})
 
     def windows(at: int) -> list[tuple[int, int]]:
         index = calendar.index(at)

@@ -99,10 +99,10 @@ class BotRule:
 
     def __str__(self) -> str:
         given = [
-            f"{each.name}={value}"
-            for each in fields(self)[1:]
-            if (value := getattr(self, each.name)) is not None
-            and (each.name, value) != ("per", "session")
+            f"{field.name}={value}"
+            for field in fields(self)[1:]
+            if (value := getattr(self, field.name)) is not None
+            and (field.name, value) != ("per", "session")
         ]
         return f"{self.name}({', '.join(given)})"
 
@@ -127,15 +127,15 @@ class Bots:
             WindowError: there is no rule, two have the same name, or the gap is not positive, not
                 a duration or a calendar span.
         """
-        if not isinstance(rules, Sequence) or not all(isinstance(each, BotRule) for each in rules):
+        if not isinstance(rules, Sequence) or not all(isinstance(rule, BotRule) for rule in rules):
             raise WindowError(
                 "must be a list of BotRule",
                 field="rules",
                 value=str(rules),
                 way_out='Such as [BotRule(name="many", events=1000)]',
             )
-        names = [each.name for each in rules]
-        twice = next((each for each in names if names.count(each) > 1), None)
+        names = [rule.name for rule in rules]
+        twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None or not names:
             raise WindowError(
                 "is the name of two rules" if names else "needs at least one rule",

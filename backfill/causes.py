@@ -39,8 +39,8 @@ class Cause:
 #: By name. If a replay shows several, they count in this order.
 CAUSES: Mapping[str, Cause] = MappingProxyType(
     {
-        each.name: each
-        for each in (
+        cause.name: cause
+        for cause in (
             Cause(
                 name="missing_in_stream",
                 since="the stream never received the events, or its operator rejects them (no key)",

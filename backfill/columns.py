@@ -60,8 +60,8 @@ def column(name: str) -> Column:
 
 def named_twice(names: Sequence[str]) -> str | None:
     """The first name that another one equals except for case, which Spark ignores."""
-    lower = [each.lower() for each in names]
-    return next((each for each in names if lower.count(each.lower()) > 1), None)
+    lower = [name.lower() for name in names]
+    return next((name for name in names if lower.count(name.lower()) > 1), None)
 
 
 def names_of(columns: str | Sequence[str], *, field: str) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ def names_of(columns: str | Sequence[str], *, field: str) -> tuple[str, ...]:
     """
     if isinstance(columns, str):
         return (columns,)
-    if not isinstance(columns, Sequence) or not all(isinstance(each, str) for each in columns):
+    if not isinstance(columns, Sequence) or not all(isinstance(name, str) for name in columns):
         raise ColumnError(
             "must be the name of a column, or a list of names", field=field, value=str(columns)
         )
@@ -104,19 +104,19 @@ def set_aside(names: Sequence[str]) -> dict[str, str]:
     Returns:
         A name for each column; TIME and REASON keep theirs.
     """
-    taken = {each.lower() for each in names}
-    found = {}
+    taken = set(map(str.lower, names))
+    new_names = {}
     for name in names:
-        found[name] = name
+        new_names[name] = name
         if name.startswith("_") and name not in (TIME, REASON):
             other = f"own{name}"
             while other.lower() in taken:
                 other += "_"
             taken.add(other.lower())
-            found[name] = other
-    return found
+            new_names[name] = other
+    return new_names
 
 
 def any_given(columns: Sequence[str]) -> Column:
     """Whether any of these columns is not NULL; true if there are no columns."""
-    return reduce(or_, [F.col(each).isNotNull() for each in columns]) if columns else F.lit(True)
+    return reduce(or_, [F.col(name).isNotNull() for name in columns]) if columns else F.lit(True)

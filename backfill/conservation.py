@@ -56,10 +56,10 @@ def totals(
         ConservationError: if events of one slice belong to different numbers of windows.
     """
     row = sliced.frame.agg(*total_columns(sliced, definitions), *also).collect()[0]
-    found = totals_from(row.asDict(), definitions)
+    counted = totals_from(row.asDict(), definitions)
     owned = _owned(sliced, definitions, sliced.frame, F.sum(EVENTS))
     usable = _usable(sliced, definitions)
-    return replace(found, assigned={**found.assigned, **owned, **usable})
+    return replace(counted, assigned={**counted.assigned, **owned, **usable})
 
 
 def total_columns(sliced: Sliced, definitions: Mapping[str, Definition]) -> list[Column]:
@@ -107,14 +107,14 @@ def assigned_to(sliced: Sliced, definition: Definition) -> int:
 def _usable(sliced: Sliced, definitions: Mapping[str, Definition]) -> dict[str, int]:
     """How many events have a dimension of each metric, or are on a side of each join."""
     wanted = {
-        name: sliced.usable(each.window)
-        for name, each in definitions.items()
-        if isinstance(each.window, TableWindow)
+        name: sliced.usable(definition.window)
+        for name, definition in definitions.items()
+        if isinstance(definition.window, TableWindow)
     }
     if not wanted:
         return {}
     assert sliced.events is not None
-    counts = [F.count_if(each).alias(name) for name, each in wanted.items()]
+    counts = [F.count_if(condition).alias(name) for name, condition in wanted.items()]
     return sliced.events.agg(*counts).collect()[0].asDict()
 
 
@@ -123,16 +123,16 @@ def _owned(
 ) -> dict[str, int]:
     """How many events have their own count window, from the number of events of each key."""
     sums: dict[tuple[str, ...], list[Column]] = {}
-    for name, each in definitions.items():
-        kind = kind_of(each.window, sliced.engine, sliced.zone)
+    for name, definition in definitions.items():
+        kind = kind_of(definition.window, sliced.engine, sliced.zone)
         if isinstance(kind, CountRows):
             owned = F.sum(kind.owned(F.col("_count"))).alias(name)
-            sums.setdefault(tuple(sliced.of(each).key.inner), []).append(owned)
-    found: dict[str, int] = {}
+            sums.setdefault(tuple(sliced.of(definition).key.inner), []).append(owned)
+    own_counts: dict[str, int] = {}
     for key, own in sums.items():
         counts = rows.groupBy(*key).agg(events.alias("_count"))
-        found |= counts.agg(*own).collect()[0].asDict()
-    return {name: value or 0 for name, value in found.items()}
+        own_counts |= counts.agg(*own).collect()[0].asDict()
+    return {name: value or 0 for name, value in own_counts.items()}
 
 
 def _assigned(sliced: Sliced, definition: Definition, at: str) -> Column:

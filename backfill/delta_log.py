@@ -53,7 +53,7 @@ def actions(lines: Iterable[str], kinds: Collection[str]) -> Iterator[tuple[str,
 
 def reader_features(table: DeltaTable) -> set[str]:
     """The features of a table that change how its files are read, by the protocol's names."""
-    found = set(table.protocol().reader_features or ()) - _HARMLESS - {_RENAMED}
+    features = set(table.protocol().reader_features or ()) - _HARMLESS - {_RENAMED}
     if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
-        found.add(_RENAMED)
-    return found
+        features.add(_RENAMED)
+    return features

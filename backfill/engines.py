@@ -115,9 +115,9 @@ class Engine:
         if isinstance(window, CountWindow):
             if window.has_duration:
                 return self.spanning_counts
-            return any(each.counts(window) for each in self.streaming.values())
+            return any(interface.counts(window) for interface in self.streaming.values())
         durations = durations_of(window).values()
-        if any(isinstance(each, Calendar) for each in durations) and not self.calendars:
+        if any(isinstance(duration, Calendar) for duration in durations) and not self.calendars:
             return False
         if isinstance(window, SessionWindow):
             return self.sessions and not isinstance(window.gap, Messages)
@@ -129,7 +129,7 @@ class Engine:
         durations = durations_of(window)
         if isinstance(window, JoinWindow) and not by_place(window):
             ends = (window.in_time.low, window.in_time.high)
-            durations = {"within": Fixed(next((each for each in ends if each % self.tick_us), 0))}
+            durations = {"within": Fixed(next((end for end in ends if end % self.tick_us), 0))}
         for name, value in durations.items():
             if isinstance(value, Fixed) and value.us % self.tick_us:
                 raise WindowError(

@@ -400,8 +400,8 @@ of this format is read where it is (got 'csv')
         context = self._context(spark, progress)
         joins = isinstance(self.spec.windows[window].window, JoinWindow)
         compare = compare_join if joins else compare_with
-        found = compare(context, window, given, checkpoint=checkpoint, sample=sample)
-        return replace(found, checks=check_reconciled(self.spec, found, context.run_id))
+        reconciled = compare(context, window, given, checkpoint=checkpoint, sample=sample)
+        return replace(reconciled, checks=check_reconciled(self.spec, reconciled, context.run_id))
 
 
 def reconcile(

@@ -15,7 +15,9 @@ def printable(text: str) -> str:
     """The text with control characters, line ends and direction marks written as escapes."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    return "".join(
+        character if character.isprintable() else repr(character)[1:-1] for character in text
+    )
 
 
 def shown(path: str) -> str:

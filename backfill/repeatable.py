@@ -38,6 +38,6 @@ def changing_function(text: str) -> str | None:
         'rand'
         >>> changing_function("page = 'rand()'")
     """
-    names = (each["name"] for each in _TOKEN.finditer(text) if each["name"])
-    found = next(names, None)
-    return None if found is None else found.partition("(")[0].strip()
+    names = (token["name"] for token in _TOKEN.finditer(text) if token["name"])
+    name = next(names, None)
+    return None if name is None else name.partition("(")[0].strip()

@@ -85,7 +85,7 @@ class _Combined:
                 field=type(self).__name__,
                 way_out="Give some, such as AfterCount(100), AfterProcessingTime('10s')",
             )
-        set_fields(self, triggers=tuple(_single(type(self), each) for each in triggers))
+        set_fields(self, triggers=tuple(_single(type(self), trigger) for trigger in triggers))
 
 
 class AfterAny(_Combined):
@@ -144,8 +144,8 @@ def delays_of(trigger: AnyTrigger) -> Iterable[Delayed]:
         case Repeatedly():
             yield from delays_of(trigger.trigger)
         case AfterAny() | AfterAll():
-            for each in trigger.triggers:
-                yield from delays_of(each)
+            for part in trigger.triggers:
+                yield from delays_of(part)
         case AfterProcessingTime() | AfterSilence() | AfterEventTime():
             yield trigger
 

@@ -30,7 +30,7 @@ def main() -> int:
     parser.add_argument(
         "--only",
         action="append",
-        choices=[each.name for each in TABLES],
+        choices=[subject.name for subject in TABLES],
         help="a scenario; may be repeated",
     )
     parser.add_argument(
@@ -63,7 +63,11 @@ def main() -> int:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps(report.document(results, factor), indent=2) + "\n")
     return int(
-        any(each.differs or each.reached is False for _, measured in results for each in measured)
+        any(
+            contender.differs or contender.reached is False
+            for _, measured in results
+            for contender in measured
+        )
     )
 
 

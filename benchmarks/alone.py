@@ -19,7 +19,7 @@ from benchmarks.times import TIMES
 
 
 def main(name: str, number: str, source: str, out: str, runtime: str = "spark") -> None:
-    scenario = next(each for each in (*SCENARIOS, TIMES) if each.name == name)
+    scenario = next(subject for subject in (*SCENARIOS, TIMES) if subject.name == name)
     contender = [scenario.ours, *(rival.contender for rival in scenario.rivals)][int(number)]
     # A JVM that a contender has no use for would count as its memory.
     without = (

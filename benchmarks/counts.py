@@ -17,14 +17,14 @@ from benchmarks.contenders import MEASURES, Contender, written
 _LAST, _EACH = 1_000, 100
 
 
-def _bounded(found: DataFrame) -> DataFrame:
+def _bounded(rows: DataFrame) -> DataFrame:
     """Adds the columns that the report compares by: windows of a key differ in their last event."""
     last = F.timestamp_seconds("last_event")
-    return found.withColumns({"window_start": last, "window_end": last})
+    return rows.withColumns({"window_start": last, "window_end": last})
 
 
 def _ours(events: DataFrame) -> DataFrame:
-    found = backfill.aggregate(
+    rows = backfill.aggregate(
         events,
         CountWindow(size=_LAST, order="time"),
         key="user_id",
@@ -38,7 +38,7 @@ def _ours(events: DataFrame) -> DataFrame:
             "most": agg.max("amount"),
         },
     )
-    return _bounded(found)
+    return _bounded(rows)
 
 
 def _in_order() -> tuple[Column, ...]:
@@ -48,7 +48,7 @@ def _in_order() -> tuple[Column, ...]:
 def _spark(events: DataFrame) -> DataFrame:
     order = Over.partitionBy("user_id").orderBy(*_in_order())
     frame, amount = order.rowsBetween(1 - _LAST, 0), F.col("amount")
-    found = events.select(
+    rows = events.select(
         "user_id",
         F.row_number().over(order).alias("last_event"),
         F.count("*").over(frame).alias("events"),
@@ -60,21 +60,19 @@ def _spark(events: DataFrame) -> DataFrame:
         F.min("event_time").over(frame).alias("since"),
         F.max("event_time").over(frame).alias("until"),
     )
-    return _bounded(found)
+    return _bounded(rows)
 
 
 def _ours_each(events: DataFrame) -> DataFrame:
     window = CountWindow(size=_EACH, advance=_EACH, order="time")
-    found = backfill.aggregate(
-        events, window, key="user_id", time="event_time", aggregates=MEASURES
-    )
-    return _bounded(found)
+    rows = backfill.aggregate(events, window, key="user_id", time="event_time", aggregates=MEASURES)
+    return _bounded(rows)
 
 
 def _spark_each(events: DataFrame) -> DataFrame:
     order = Over.partitionBy("user_id").orderBy(*_in_order())
     number = F.row_number().over(order)
-    found = (
+    rows = (
         events.select("user_id", "event_time", "amount", number.alias("number"))
         .groupBy("user_id", F.floor((F.col("number") - 1) / _EACH).alias("window"))
         .agg(
@@ -86,7 +84,7 @@ def _spark_each(events: DataFrame) -> DataFrame:
             F.sum("amount").alias("revenue"),
         )
     )
-    return _bounded(found)
+    return _bounded(rows)
 
 
 _DUCKDB_LAST = f"""

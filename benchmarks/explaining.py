@@ -27,7 +27,7 @@ def _from_start(folder: Path, spark: SparkSession) -> tuple[int, str | None]:
     """The command, in its own process and with its own Spark."""
     arguments = ("reconcile", "job.yaml", "sessions", "--stream", "stream", "--format", "table")
     done = _run(folder, COMMAND, *arguments, "--grace", "365d", "--html", "report.html")
-    off = sum(count(folder / each, spark) for each in ("lost", "changed"))
+    off = sum(count(folder / name, spark) for name in ("lost", "changed"))
     wrong = None
     if done.returncode != 1 or f"match, {off:,} differ." not in done.stdout:
         wrong = f"not {off:,} differ: {done.stdout or done.stderr}"
@@ -67,9 +67,9 @@ def _all_explained(folder: Path, spark: SparkSession) -> tuple[int, str | None]:
     off = _rounded(folder, spark)
     path = str(folder / "rounded")
     job = Job.load(folder / "job.yaml")
-    found = job.reconcile("sessions", spark, stream=path, format="table", grace="365d")
-    told = len(found.differences), found.causes, found.possible
-    wrong = None if told == (off, {"rounded": off}, 0) else f"{told}, of {off:,} rounded"
+    reconciled = job.reconcile("sessions", spark, stream=path, format="table", grace="365d")
+    outcome = len(reconciled.differences), reconciled.causes, reconciled.possible
+    wrong = None if outcome == (off, {"rounded": off}, 0) else f"{outcome}, of {off:,} rounded"
     return off, wrong
 
 

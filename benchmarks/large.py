@@ -34,8 +34,8 @@ from benchmarks.scenarios import SCENARIOS, Scenario
 #: The Python of the environment that has Sail, whose client is an older pyspark.
 _WITH_SAIL = Path(__file__).parent.parent / ".venv-lakehouse" / "bin" / "python"
 _OUT = FOLDER / "out"
-_SESSIONS = next(each for each in SCENARIOS if each.name == "sessions")
-_OF_SESSIONS = [_SESSIONS.ours, *(each.contender for each in _SESSIONS.rivals)]
+_SESSIONS = next(scenario for scenario in SCENARIOS if scenario.name == "sessions")
+_OF_SESSIONS = [_SESSIONS.ours, *(rival.contender for rival in _SESSIONS.rivals)]
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def main() -> int:
     os.environ["POLARS_MAX_THREADS"] = "2"
     console = Console(width=max(100, Console().width))
     results: list[tuple[report.Subject, list[Measured]]] = []
-    datasets = [VISITS.scaled(each / VISITS.events) for each in arguments.events]
+    datasets = [VISITS.scaled(number / VISITS.events) for number in arguments.events]
     # Its JVM lives as long as the process, and what is measured needs the memory.
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as apart:
         apart.submit(_make, datasets).result()
@@ -124,14 +124,16 @@ def main() -> int:
         results.append((large, measured))
     arguments.json.parent.mkdir(exist_ok=True)
     arguments.json.write_text(json.dumps(report.document(results, 1), indent=2) + "\n")
-    everything = [each for _, measured in results for each in measured]
-    return int(any(each.differs is not None or each.reached is False for each in everything))
+    everything = [contender for _, measured in results for contender in measured]
+    return int(
+        any(contender.differs is not None or contender.reached is False for contender in everything)
+    )
 
 
 def _make(datasets: Sequence[Dataset]) -> None:
     spark = session()
-    for each in datasets:
-        each.make(spark)
+    for dataset in datasets:
+        dataset.make(spark)
 
 
 def _measure(dataset: Dataset, runs: int) -> list[Measured]:

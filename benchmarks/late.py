@@ -41,7 +41,7 @@ METRICS = Table(
     _METRICS,
     "pages",
     ("user_id", "at"),
-    tuple(f"pages_{each}" for each in ("1h", "1d", "7d", "30d", "90d")),
+    tuple(f"pages_{window}" for window in ("1h", "1d", "7d", "30d", "90d")),
 )
 
 

@@ -90,22 +90,22 @@ def measure(spark: SparkSession, scenario: Scenario, *, factor: float, runs: int
     to_warm: list[Callable[[], float]] = []
     measured = []
     ours: Path | None = None
-    for number, each in enumerate(everyone):
-        dataset = (each.dataset or scenario.dataset).scaled(factor)
+    for number, rival in enumerate(everyone):
+        dataset = (rival.dataset or scenario.dataset).scaled(factor)
         dataset.make(spark)
-        result = Measured(each.contender.name, at_least=each.at_least)
+        result = Measured(rival.contender.name, at_least=rival.at_least)
         measured.append(result)
         out = _RESULTS / f"{scenario.name}-{number}"
         alone, result.peak_mib = _alone(scenario, number, dataset, out)
         result.rows = count(out / scenario.windows)
         if ours is None:
             ours = out
-        elif each.dataset is None:
+        elif rival.dataset is None:
             result.differs = difference(
-                ours / scenario.windows, out / scenario.windows, each.contender.end_shift_us
+                ours / scenario.windows, out / scenario.windows, rival.contender.end_shift_us
             )
         if result.differs is None:
-            run = partial(run_once, spark, each.contender, dataset.path, _RESULTS / "timed")
+            run = partial(run_once, spark, rival.contender, dataset.path, _RESULTS / "timed")
             to_time.append((result, run))
             if alone < _WARM_S:
                 to_warm.append(run)
@@ -163,13 +163,13 @@ def watched(command: Sequence[str], name: str, *, may_differ: bool = False) -> t
 
 def _resident(root: psutil.Process) -> dict[int, int]:
     """The bytes that each of the processes holds."""
-    found = {}
+    sizes = {}
     # Any of them may end while we look.
     with suppress(psutil.NoSuchProcess):
         for process in [root, *root.children(recursive=True)]:
             with suppress(psutil.Error):
-                found[process.pid] = process.memory_info().rss
-    return found
+                sizes[process.pid] = process.memory_info().rss
+    return sizes
 
 
 def _windows(folder: Path) -> str:
@@ -200,5 +200,5 @@ def difference(ours: Path, theirs: Path, end_shift_us: int) -> str | None:
                 and epoch_us(a.window_start) = epoch_us(b.window_start)
         """).fetchall()
     names = ("only theirs", "only ours", "end", "events", "revenue")
-    told = [f"{name}: {count:,}" for name, count in zip(names, wrong, strict=True) if count]
-    return f"of {windows:,} windows differ " + ", ".join(told) if told else None
+    counts = [f"{name}: {count:,}" for name, count in zip(names, wrong, strict=True) if count]
+    return f"of {windows:,} windows differ " + ", ".join(counts) if counts else None

@@ -31,8 +31,8 @@ _HOURS = {"1h": 1, "1d": 24, "7d": 168, "30d": 720, "90d": 2160}
 
 def _metrics(aggregates: dict[str, Aggregate], windows: tuple[str, ...]) -> list[Metric]:
     return [
-        Metric(name, each, by=["user_id"], windows=windows, step="1h")
-        for name, each in aggregates.items()
+        Metric(name, aggregate, by=["user_id"], windows=windows, step="1h")
+        for name, aggregate in aggregates.items()
     ]
 
 
@@ -43,17 +43,17 @@ def _ten(events: DataFrame) -> DataFrame:
 def _every_hour(events: DataFrame) -> DataFrame:
     """A metric with the bounds that hopping windows have."""
     own = _metrics(dict(MEASURES), ("24h",))
-    found = backfill.metrics(events, own, time="event_time", dense=True).where("events > 0")
+    rows = backfill.metrics(events, own, time="event_time", dense=True).where("events > 0")
     start = F.timestamp_micros(F.unix_micros("valid_from") - _DAY_US)
-    return found.select(
+    return rows.select(
         "user_id", start.alias("window_start"), F.col("valid_from").alias("window_end"), *MEASURES
     )
 
 
 def _seen(events: DataFrame) -> DataFrame:
     own = _metrics(dict(MEASURES), WINDOWS)
-    found = backfill.metrics_at(events, own, time="event_time").drop("ties")
-    return _bounded(found)
+    rows = backfill.metrics_at(events, own, time="event_time").drop("ties")
+    return _bounded(rows)
 
 
 def _frames(events: DataFrame) -> DataFrame:
@@ -67,13 +67,13 @@ def _frames(events: DataFrame) -> DataFrame:
     return _bounded(timed.withColumns(values))
 
 
-def _bounded(found: DataFrame) -> DataFrame:
+def _bounded(rows: DataFrame) -> DataFrame:
     """Selects the columns that the report compares by: those of the day, as of each event."""
     time = F.col("event_time")
     names = [f"{name}_{window}" for name in MEASURES for window in WINDOWS]
     day = [F.col(f"{name}_1d").alias(name) for name in MEASURES]
     bounds = [time.alias("window_start"), time.alias("window_end")]
-    return found.select("user_id", *bounds, *names, *day)
+    return rows.select("user_id", *bounds, *names, *day)
 
 
 def _in_cents(events: DataFrame) -> DataFrame:

@@ -52,9 +52,9 @@ class Table:
 
     def difference(self, ours: Sequence[str], theirs: Sequence[str]) -> str | None:
         """How two tables differ, or None."""
-        wrong = [f"a.{each} is distinct from b.{each}" for each in (*self.place, *self.exact)]
-        wrong += [f"abs(a.{each} - b.{each}) > 1e-9 * abs(a.{each})" for each in self.near]
-        same = " and ".join(f"a.{each} = b.{each}" for each in self.place)
+        wrong = [f"a.{column} is distinct from b.{column}" for column in (*self.place, *self.exact)]
+        wrong += [f"abs(a.{column} - b.{column}) > 1e-9 * abs(a.{column})" for column in self.near]
+        same = " and ".join(f"a.{column} = b.{column}" for column in self.place)
         with duckdb.connect() as connection:
             ((rows, differ),) = connection.execute(
                 f"""
@@ -110,14 +110,14 @@ class Published:
         if (self.folder / "before").exists():
             return
         shutil.rmtree(self.folder, ignore_errors=True)
-        for each in ("events", "to-come", "out"):
-            (self.folder / each).mkdir(parents=True)
+        for name in ("events", "to-come", "out"):
+            (self.folder / name).mkdir(parents=True)
         files = sorted(self.dataset.path.rglob("*.parquet"))
         newest: list[Path] = []
         if self.newest:
             events = spark.read.parquet(str(self.dataset.path))
             (last,) = events.agg(F.max(F.to_date("event_time"))).collect()[0]
-            newest = [each for each in files if each.parent.name >= f"received_date={last}"]
+            newest = [path for path in files if path.parent.name >= f"received_date={last}"]
             if not newest:
                 raise ValueError(f"{self.dataset.name} has no folders of received dates")
             files = files[: len(files) - len(newest)]
@@ -143,10 +143,10 @@ class Published:
         """The job with its tables as they were before, and with all events there."""
         shutil.rmtree(self.folder / "out", ignore_errors=True)
         shutil.copytree(self.folder / "before", self.folder / "out", copy_function=_copy)
-        for each in (self.folder / "to-come").glob("*.parquet"):
-            target = self.folder / "events" / f"new-{each.name}"
+        for path in (self.folder / "to-come").glob("*.parquet"):
+            target = self.folder / "events" / f"new-{path.name}"
             if not target.exists():
-                os.link(each, target)
+                os.link(path, target)
         return Job.load(self.folder / "job.yaml")
 
     def kept(self) -> list[str]:
@@ -154,14 +154,14 @@ class Published:
         copy = _FOLDER / "first"
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self.folder / "out", copy, copy_function=os.link)
-        return [each.replace(str(self.folder / "out"), str(copy)) for each in self.files()]
+        return [file.replace(str(self.folder / "out"), str(copy)) for file in self.files()]
 
     def files(self) -> list[str]:
         """The table's files."""
         if not self.iceberg:
             return DeltaTable(self.folder / "out" / self.table.name).file_uris()
         table = load_catalog("lake", **self.catalog).load_table(("web", self.table.name))
-        return [each.file.file_path.removeprefix("file://") for each in table.scan().plan_files()]
+        return [task.file.file_path.removeprefix("file://") for task in table.scan().plan_files()]
 
 
 def _copy(source: str, target: str) -> None:
@@ -181,7 +181,7 @@ def _write_late(spark: SparkSession, dataset: Dataset, folder: Path) -> None:
     events = spark.read.parquet(str(dataset.path))
     low, high = events.agg(F.min("event_time"), F.max("event_time")).collect()[0]
     day = (low + (high - low) / 2).date()
-    edges = [F.lit(day + dt.timedelta(days=each)).cast("timestamp") for each in (0, 1)]
+    edges = [F.lit(day + dt.timedelta(days=offset)).cast("timestamp") for offset in (0, 1)]
     later = F.col("event_time") + F.make_dt_interval(mins=F.lit(3), secs=F.lit(7))
     own = events.drop("received_date").withColumn("event_time", later)
     inside = own.where((F.col("event_time") >= edges[0]) & (F.col("event_time") < edges[1]))

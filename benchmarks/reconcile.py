@@ -98,7 +98,7 @@ def _held(stack: ExitStack, frame: DataFrame) -> DataFrame:
 # The expected result is looked up when a work warms up: it is not part of the work.
 @cache
 def _keys_off(folder: Path, spark: SparkSession) -> int:
-    off = [spark.read.parquet(str(folder / each)) for each in ("lost", "changed")]
+    off = [spark.read.parquet(str(folder / name)) for name in ("lost", "changed")]
     return off[0].unionByName(off[1]).select("user_id").distinct().count()
 
 
@@ -116,14 +116,14 @@ def _explain(folder: Path, spark: SparkSession) -> tuple[int, str | None]:
     """Everything: decodes, compares, and replays the keys that differ."""
     job = Job.load(folder / "job.yaml")
     path = str(folder / "stream")
-    found = job.reconcile("sessions", spark, stream=path, format="table", grace="365d")
-    lost, changed = (count(folder / each, spark) for each in ("lost", "changed"))
+    reconciled = job.reconcile("sessions", spark, stream=path, format="table", grace="365d")
+    lost, changed = (count(folder / name, spark) for name in ("lost", "changed"))
     wrong = None
-    if len(found.differences) != lost + changed:
-        wrong = f"{len(found.differences):,} differences found, of {lost + changed:,}"
-    elif found.unexplained != changed:
-        wrong = f"{found.unexplained:,} are unexplained, of {changed:,} without a cause"
-    return found.batch, wrong
+    if len(reconciled.differences) != lost + changed:
+        wrong = f"{len(reconciled.differences):,} differences found, of {lost + changed:,}"
+    elif reconciled.unexplained != changed:
+        wrong = f"{reconciled.unexplained:,} are unexplained, of {changed:,} without a cause"
+    return reconciled.batch, wrong
 
 
 def _read_both(folder: Path, spark: SparkSession) -> tuple[int, str | None]:
@@ -242,7 +242,7 @@ def prepared(spark: SparkSession, comparison: Comparison, factor: float) -> Path
 
 def _records(rows: DataFrame, number: Column) -> DataFrame:
     """Kafka's records: of every window, of changed windows again, and tombstones; out of order."""
-    end, start = (F.unix_millis(f"window_{each}") for each in ("end", "start"))
+    end, start = (F.unix_millis(f"window_{bound}") for bound in ("end", "start"))
     key = F.concat(F.encode("user_id", "UTF-8"), _long(end), _long(start))
     placed = rows.select(
         key.alias("key"),

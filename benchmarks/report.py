@@ -34,20 +34,20 @@ def show(console: Console, scenario: Subject, factor: float, measured: list[Meas
     table.add_column("", no_wrap=True)
     for heading in ("seconds", "MiB", "windows", "to ours", "wanted", "reached"):
         table.add_column(heading, justify="right")
-    for each in measured:
+    for contender in measured:
         table.add_row(
-            each.name,
-            f"{each.median:.2f}" if each.seconds else "-",
-            f"{each.peak_mib:,}" if each.peak_mib else "",
-            f"{each.rows:,}",
-            f"{each.ratio:.2f}" if each.ratio is not None else "",
-            f"≥ {each.at_least:.2f}" if each.at_least is not None else "",
-            {None: "", True: "yes", False: "no"}[each.reached],
+            contender.name,
+            f"{contender.median:.2f}" if contender.seconds else "-",
+            f"{contender.peak_mib:,}" if contender.peak_mib else "",
+            f"{contender.rows:,}",
+            f"{contender.ratio:.2f}" if contender.ratio is not None else "",
+            f"≥ {contender.at_least:.2f}" if contender.at_least is not None else "",
+            {None: "", True: "yes", False: "no"}[contender.reached],
         )
     console.print(table)
-    for each in measured:
-        if each.differs:
-            console.print(f"{each.name} is not timed: {each.differs}")
+    for contender in measured:
+        if contender.differs:
+            console.print(f"{contender.name} is not timed: {contender.differs}")
 
 
 def document(results: list[tuple[Subject, list[Measured]]], factor: float) -> dict[str, Any]:
@@ -65,17 +65,17 @@ def document(results: list[tuple[Subject, list[Measured]]], factor: float) -> di
                 "events": _dataset(scenario).scaled(factor).events,
                 "contenders": [
                     {
-                        "name": each.name,
-                        "seconds": each.seconds,
-                        "median": each.median if each.seconds else None,
-                        "peak_mib": each.peak_mib,
-                        "windows": each.rows,
-                        "differs": each.differs,
-                        "ratio": each.ratio,
-                        "at_least": each.at_least,
-                        "reached": each.reached,
+                        "name": contender.name,
+                        "seconds": contender.seconds,
+                        "median": contender.median if contender.seconds else None,
+                        "peak_mib": contender.peak_mib,
+                        "windows": contender.rows,
+                        "differs": contender.differs,
+                        "ratio": contender.ratio,
+                        "at_least": contender.at_least,
+                        "reached": contender.reached,
                     }
-                    for each in measured
+                    for contender in measured
                 ],
             }
             for scenario, measured in results

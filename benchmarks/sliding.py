@@ -57,10 +57,10 @@ OTHERS = {
 }
 
 
-def _bounded(found: DataFrame) -> DataFrame:
+def _bounded(rows: DataFrame) -> DataFrame:
     """Adds the columns that the report compares by."""
     time = F.col("event_time")
-    return found.withColumns({"window_start": time, "window_end": time})
+    return rows.withColumns({"window_start": time, "window_end": time})
 
 
 def range_frame(measures: Mapping[str, Measure] = SIX) -> Contender:
@@ -69,7 +69,7 @@ def range_frame(measures: Mapping[str, Measure] = SIX) -> Contender:
     def build(events: DataFrame) -> DataFrame:
         day = Over.partitionBy("user_id").orderBy("t").rangeBetween(-_DAY_US, 0)
         timed = events.withColumn("t", F.unix_micros("event_time"))
-        values = (each.frame(day).alias(name) for name, each in measures.items())
+        values = (measure.frame(day).alias(name) for name, measure in measures.items())
         return _bounded(timed.select("user_id", "event_time", *values))
 
     return Contender("RANGE frame", written(build))
@@ -79,14 +79,14 @@ def ours(measures: Mapping[str, Measure] = SIX) -> Contender:
     """Ours."""
 
     def build(events: DataFrame) -> DataFrame:
-        found = backfill.aggregate(
+        rows = backfill.aggregate(
             events,
             SlidingWindow(size="24h"),
             key="user_id",
             time="event_time",
-            aggregates={name: each.ours for name, each in measures.items()},
+            aggregates={name: measure.ours for name, measure in measures.items()},
         )
-        return _bounded(found)
+        return _bounded(rows)
 
     return Contender("backfill", written(build))
 

@@ -68,10 +68,10 @@ def _verbs(spark: SparkSession, factor: float) -> Iterator[_Verb]:
     """The commands, after making what they need."""
 
     def tables(table: Table, dataset: Dataset, *, newest: bool) -> Published:
-        found = Published(table, dataset.scaled(factor), newest=newest, iceberg=False)
-        found.dataset.make(spark)
-        found.prepare(spark, VISITS.scaled(factor))
-        return found
+        job = Published(table, dataset.scaled(factor), newest=newest, iceberg=False)
+        job.dataset.make(spark)
+        job.prepare(spark, VISITS.scaled(factor))
+        return job
 
     of_late = tables(late.SESSIONS, VISITS, newest=False)
     of_day = tables(late.SESSIONS, VISITS, newest=True)
@@ -106,12 +106,12 @@ def main() -> int:
     for verb in verbs:
         verb.restore()
         seconds, stages = _profiled(verb)
-        slowest = max(stages, key=lambda each: each.seconds)
+        slowest = max(stages, key=lambda stage: stage.seconds)
         shown.add_row(
             " ".join([verb.command, *verb.arguments[:1]]),
             f"{seconds:.1f}",
             str(len(stages)),
-            f"{sum(each.seconds for each in stages):.1f}",
+            f"{sum(stage.seconds for stage in stages):.1f}",
             f"{slowest.seconds:.1f}",
             str(slowest.tasks),
             f"{slowest.cpu:.1f}",
@@ -134,7 +134,7 @@ def _profiled(verb: _Verb) -> tuple[float, list[_Stage]]:
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": f"file://{_LOGS}",
     }
-    settings = [part for each in conf.items() for part in ("--spark", "=".join(each))]
+    settings = [part for setting in conf.items() for part in ("--spark", "=".join(setting))]
     job = str(verb.folder / "job.yaml")
     command = [sys.executable, "-c", COMMAND, verb.command, job, *verb.arguments, *settings]
     seconds, _ = watched(command, verb.command, may_differ=verb.command == "reconcile")
@@ -152,12 +152,12 @@ def _stages(log: Path) -> Iterator[_Stage]:
 
 
 def _stage(info: dict[str, Any]) -> _Stage:
-    found = {each["Name"]: each["Value"] for each in info["Accumulables"]}
+    metrics = {metric["Name"]: metric["Value"] for metric in info["Accumulables"]}
 
     def of(name: str, unit: float) -> float:
-        return float(found.get(f"internal.metrics.{name}", 0)) / unit
+        return float(metrics.get(f"internal.metrics.{name}", 0)) / unit
 
-    scopes = [json.loads(each["Scope"])["name"] for each in info["RDD Info"] if "Scope" in each]
+    scopes = [json.loads(rdd["Scope"])["name"] for rdd in info["RDD Info"] if "Scope" in rdd]
     fetched = of("shuffle.read.localBytesRead", _MB) + of("shuffle.read.remoteBytesRead", _MB)
     return _Stage(
         name=", ".join(dict.fromkeys(reversed(scopes))),

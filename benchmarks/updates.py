@@ -37,10 +37,10 @@ def _ours(events: DataFrame) -> DataFrame:
 def _replayed(spark: SparkSession, source: Path, out: Path) -> None:
     """All keys in one process, without Spark."""
     columns = ["user_id", "event_time", "received_at", "amount"]
-    found = ds.dataset(source, format="parquet", partitioning="hive").to_table(columns)
-    times, arrivals = (found[name].cast(pa.int64()).to_pylist() for name in columns[1:3])
+    visits = ds.dataset(source, format="parquet", partitioning="hive").to_table(columns)
+    times, arrivals = (visits[name].cast(pa.int64()).to_pylist() for name in columns[1:3])
     rows = zip(
-        found["user_id"].to_pylist(), times, arrivals, found["amount"].to_pylist(), strict=True
+        visits["user_id"].to_pylist(), times, arrivals, visits["amount"].to_pylist(), strict=True
     )
     events = [
         Event(
@@ -57,10 +57,13 @@ def _replayed(spark: SparkSession, source: Path, out: Path) -> None:
     ).emissions
     instants = pa.timestamp("us", "UTC")
     table = {
-        "user_id": [each.key for each in sent],
-        "window_start": pa.array([each.start for each in sent], instants),
-        "window_end": pa.array([each.end for each in sent], instants),
-        **{name: [each.values[name] for each in sent if each.values] for name in MEASURES},
+        "user_id": [emission.key for emission in sent],
+        "window_start": pa.array([emission.start for emission in sent], instants),
+        "window_end": pa.array([emission.end for emission in sent], instants),
+        **{
+            name: [emission.values[name] for emission in sent if emission.values]
+            for name in MEASURES
+        },
     }
     out.mkdir(parents=True)
     pq.write_table(pa.table(table), out / "0.parquet")

@@ -14,7 +14,7 @@ from backfill.cli import main
 
 if __name__ == "__main__":
     # Options may be written together with their values, as in --date=yesterday.
-    given = {each.partition("=")[0] for each in sys.argv[1:]}
+    given = {argument.partition("=")[0] for argument in sys.argv[1:]}
     missing = [] if given & {"--date", "--from", "--missing"} else ["--missing"]
     chunk = ["--chunk", "7d"] if missing and "--chunk" not in given else []
     sys.exit(main(["run", *sys.argv[1:], *missing, *chunk]))

@@ -255,15 +255,15 @@ def funnel(steps: Sequence[str] | str, *, where: str | Column | None = None) -> 
     """
     if isinstance(steps, str):
         return Funnel(_expr(steps), _expr(where))
-    if not steps or not all(isinstance(each, str) and each.strip() for each in steps):
+    if not steps or not all(isinstance(step, str) and step.strip() for step in steps):
         raise AggregateError(
             "needs a list of predicates",
             field="steps",
             value=steps,
             way_out="Write it like funnel([page = '/', page = '/cart'])",
         )
-    holds = ", ".join(f"coalesce(({each}), false)" for each in steps)
-    return Funnel(f"array({holds})", _expr(where), tuple(each.strip() for each in steps))
+    holds = ", ".join(f"coalesce(({step}), false)" for step in steps)
+    return Funnel(f"array({holds})", _expr(where), tuple(step.strip() for step in steps))
 
 
 def path(expression: str | Column, limit: int, *, where: str | Column | None = None) -> Aggregate:
@@ -323,8 +323,8 @@ def _needed(value: str | Column) -> Expression:
 #: The functions that a job file may name.
 FACTORIES: Mapping[str, Callable[..., Aggregate]] = MappingProxyType(
     {
-        each.__name__: each
-        for each in (
+        factory.__name__: factory
+        for factory in (
             count,
             sum,
             min,

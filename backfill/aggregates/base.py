@@ -249,7 +249,7 @@ def positive_zero(value: Column, type: T.DataType) -> Column:
 
 def in_order(given: Input) -> Column:
     """A struct that sorts by event time, then arrival, then value; NULL for events left out."""
-    places = [each.alias(f"order_{i}") for i, each in enumerate(given.order)]
+    places = [column.alias(f"order_{i}") for i, column in enumerate(given.order)]
     return F.when(given.value.isNotNull(), F.struct(*places, given.value.alias("value")))
 
 

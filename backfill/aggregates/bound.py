@@ -86,7 +86,7 @@ class Bound:
         listed = F.collect_list(F.struct(*states.values())).over(frame)
         rest = F.slice(listed, 2, F.greatest(F.size(listed) - 1, F.lit(0)))
         merged = F.aggregate(rest, F.get(listed, F.lit(0)), self._merge_two)
-        return {self._name(each): merged[self._name(each)] for each in states}
+        return {self._name(name): merged[self._name(name)] for name in states}
 
     def merge_frame(self, counted: Column, frame: WindowSpec) -> dict[str, Column]:
         """The state columns merged over the rows of a window frame that count, if `framed`."""
@@ -101,7 +101,7 @@ class Bound:
             right: the same of the other part, earlier or later.
         """
         own = self._partial()
-        given = [{each: part.states[self._name(each)] for each in own} for part in (left, right)]
+        given = [{name: part.states[self._name(name)] for name in own} for part in (left, right)]
         both = self.aggregate.combine(*given)
         return self._named(
             {
@@ -122,32 +122,32 @@ class Bound:
     ) -> dict[str, Column]:
         """The state columns of a part that has values, from those of the whole and of the rest."""
         own = self._partial()
-        given = [{each: part[self._name(each)] for each in own} for part in (whole, rest)]
+        given = [{name: part[self._name(name)] for name in own} for part in (whole, rest)]
         return self._named(self.aggregate.subtract(*given))
 
     def finish(self, name: str, part: Part | None = None) -> Column:
         """The value, under its name: from the part, or else from the state columns of the row."""
         if part is None:
             return self.aggregate.finish(self._current(), F.col(EVENTS)).alias(name)
-        states = {each: part.states[self._name(each)] for each in self._partial()}
+        states = {state: part.states[self._name(state)] for state in self._partial()}
         return self.aggregate.finish(states, part.events).alias(name)
 
     def empty(self, name: str, rows: DataFrame) -> Column:
         """The value of a window without events; `rows` has the state columns."""
         types = rows.select(*self.states()).schema.fields
-        none = {each.name: F.lit(None).cast(each.dataType) for each in types}
+        none = {field.name: F.lit(None).cast(field.dataType) for field in types}
         return self.finish(name, Part(F.lit(0).cast("long"), none))
 
     def kept(self, name: str) -> list[Column]:
         """The states that a table keeps next to the value of this name."""
-        return [F.col(self._name(each)).alias(f"_{name}_{each}") for each in self.aggregate.kept]
+        return [F.col(self._name(state)).alias(f"_{name}_{state}") for state in self.aggregate.kept]
 
     def published(self, name: str) -> list[Column]:
         """The state columns, from a table that holds the value under this name."""
         states = list(self._partial())
         reverted = self.aggregate.revert(F.col(quoted(name)), states)
-        kept = {each: F.col(quoted(f"_{name}_{each}")) for each in self.aggregate.kept}
-        return self._states({each: {**reverted, **kept}[each] for each in states})
+        kept = {state: F.col(quoted(f"_{name}_{state}")) for state in self.aggregate.kept}
+        return self._states({state: {**reverted, **kept}[state] for state in states})
 
     def packed(self) -> Column:
         """An aggregate expression over events: a struct of their number and the states.
@@ -160,13 +160,13 @@ class Bound:
             values = F.collect_set(positive_zero(F.col(self.input), self.type))
             return F.struct(events, F.sort_array(values).alias("values"))
         own = {} if self._counts_all else self._partial()
-        return F.struct(events, *(each.alias(name) for name, each in own.items()))
+        return F.struct(events, *(state.alias(name) for name, state in own.items()))
 
     def unpacked(self, states: Column) -> list[Column]:
         """The state columns, from what `packed` returns; not for distinct values."""
         names = self._partial()
         return self._states(
-            {each: states["events" if self._counts_all else each] for each in names}
+            {name: states["events" if self._counts_all else name] for name in names}
         )
 
     def running(self) -> dict[str, str] | None:
@@ -174,11 +174,11 @@ class Bound:
         function = self.aggregate.running
         if function is None:
             return None
-        return {self._name(each): function for each in self._partial()}
+        return {self._name(name): function for name in self._partial()}
 
     def states(self) -> list[str]:
         """The names of the state columns."""
-        return [self._name(each) for each in self._partial()]
+        return [self._name(name) for name in self._partial()]
 
     @property
     def _counts_all(self) -> bool:
@@ -192,25 +192,25 @@ class Bound:
 
     def _given(self, input: str, counted: Column | None = None) -> Input:
         value = F.col(input) if counted is None else F.when(counted, F.col(input))
-        return Input(value, self.type, tuple(F.col(each) for each in self.order))
+        return Input(value, self.type, tuple(F.col(name) for name in self.order))
 
     def _merge_two(self, left: Column, right: Column) -> Column:
         merged = self.aggregate.combine(
-            *({each: row[self._name(each)] for each in self._partial()} for row in (left, right))
+            *({name: row[self._name(name)] for name in self._partial()} for row in (left, right))
         )
         return F.struct(*self._states(merged))
 
     def _named(self, states: dict[str, Column]) -> dict[str, Column]:
-        return {self._name(each): state for each, state in states.items()}
+        return {self._name(name): state for name, state in states.items()}
 
     def _current(self) -> dict[str, Column]:
-        return {each: F.col(self._name(each)) for each in self._partial()}
+        return {name: F.col(self._name(name)) for name in self._partial()}
 
     def _name(self, state: str) -> str:
         return f"_{self.index}_{state}"
 
     def _states(self, columns: dict[str, Column]) -> list[Column]:
-        return [each.alias(self._name(name)) for name, each in columns.items()]
+        return [column.alias(self._name(name)) for name, column in columns.items()]
 
 
 def running(aggregates: Iterable[Bound]) -> dict[str, str] | None:
@@ -219,8 +219,8 @@ def running(aggregates: Iterable[Bound]) -> dict[str, str] | None:
     None if an aggregate has a state that is merged in another way.
     """
     functions = {EVENTS: "sum"}
-    for each in aggregates:
-        own = each.running()
+    for binding in aggregates:
+        own = binding.running()
         if own is None:
             return None
         functions |= own
@@ -249,14 +249,18 @@ def bind(
     distinct = list(dict.fromkeys(aggregates))
     names: dict[object, str] = {}
     inputs = []
-    values = {each: each.input() for each in distinct}
-    for each, value in values.items():
-        seen = (each.expression, each.where, each.sees_nulls)
+    values = {aggregate: aggregate.input() for aggregate in distinct}
+    for aggregate, value in values.items():
+        seen = (aggregate.expression, aggregate.where, aggregate.sees_nulls)
         if value is not None and seen not in names:
             names[seen] = f"_in{len(names)}"
             inputs.append(value.alias(names[seen]))
-    predicates = [to_column(each.where) for each in distinct if each.where is not None]
-    written = [value for each, value in values.items() if value is not None and not _plain(each)]
+    predicates = [
+        to_column(aggregate.where) for aggregate in distinct if aggregate.where is not None
+    ]
+    written = [
+        value for aggregate, value in values.items() if value is not None and not _plain(aggregate)
+    ]
     try:
         if written:
             # An expression that needs more than one event can't be in a condition.
@@ -267,19 +271,21 @@ def bind(
     except AnalysisException:
         _check_each(events, values)
         raise
-    if any(not isinstance(each, T.BooleanType) for each in held):
+    if any(not isinstance(data_type, T.BooleanType) for data_type in held):
         _check_each(events, values)
     orders_nulls = runtime_of(events.sparkSession).orders_nulls
     bound = {}
-    for i, each in enumerate(distinct):
-        name = names.get((each.expression, each.where, each.sees_nulls))
+    for i, aggregate in enumerate(distinct):
+        name = names.get((aggregate.expression, aggregate.where, aggregate.sees_nulls))
         type = T.IntegerType() if name is None else types[name]
         inner = (
-            type["value"].dataType if each.sees_nulls and isinstance(type, T.StructType) else type
+            type["value"].dataType
+            if aggregate.sees_nulls and isinstance(type, T.StructType)
+            else type
         )
-        each.check(inner)
-        own = _form(each, inner, orders_nulls, len(order))
-        bound[each] = Bound(own, i, name, type, order)
+        aggregate.check(inner)
+        own = _form(aggregate, inner, orders_nulls, len(order))
+        bound[aggregate] = Bound(own, i, name, type, order)
     return frame, bound
 
 
@@ -320,7 +326,7 @@ def _check_resolves(events: DataFrame, aggregate: Aggregate, value: Column | Non
                 )
         _ = events.select(value).schema
     except AnalysisException as error:
-        names = ", ".join(each for each in events.columns if not each.startswith("_"))
+        names = ", ".join(name for name in events.columns if not name.startswith("_"))
         raise AggregateError(
             f"does not fit the events: {spark_reason(error)}",
             field=str(aggregate),

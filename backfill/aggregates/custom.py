@@ -38,14 +38,14 @@ class Custom(Aggregate):
     def merge(self, states: States, start: Column) -> dict[str, Column]:
         placed = F.struct(start.alias("start"), states["state"].alias("state"))
         # A NULL state stands for no events: nothing to join.
-        present = F.filter(F.collect_list(placed), lambda each: each["state"].isNotNull())
+        present = F.filter(F.collect_list(placed), lambda part: part["state"].isNotNull())
         sorted_parts = F.array_sort(
             present,
             lambda a, b: (
                 F.when(a["start"] < b["start"], -1).when(a["start"] > b["start"], 1).otherwise(0)
             ),
         )
-        parts = F.transform(sorted_parts, lambda each: each["state"])
+        parts = F.transform(sorted_parts, lambda part: part["state"])
         rest = F.slice(parts, 2, F.greatest(F.size(parts) - 1, F.lit(0)))
         return {"state": F.aggregate(rest, F.get(parts, F.lit(0)), self.join)}
 

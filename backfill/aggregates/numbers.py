@@ -105,12 +105,12 @@ class Sum(Running):
         return super().revert(value, states)
 
     def _with_room(self, states: States) -> dict[str, Column]:
-        found = {}
+        widened = {}
         for name, state in states.items():
             type = _type_of(name)
             self._check_room(type)
-            found[name] = with_room(state, type)
-        return found
+            widened[name] = with_room(state, type)
+        return widened
 
 
 def total_type(type: T.DataType) -> T.DataType:
@@ -236,7 +236,7 @@ class Variance(Aggregate):
     def merge(self, states: States, start: Column) -> dict[str, Column]:
         # As arrays of doubles: Sail 0.7.2 mixes up lists of structs whose fields have the same
         # names and types. A double holds a count up to 2^53.
-        parts = F.collect_list(F.array(*(each.cast("double") for each in states.values())))
+        parts = F.collect_list(F.array(*(state.cast("double") for state in states.values())))
         some = F.filter(parts, lambda part: part[0] > 0)
         # With nothing on the left, its mean of 0 must not touch infinities on the right.
         merged = F.aggregate(

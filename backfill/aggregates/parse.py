@@ -49,7 +49,9 @@ def parse(text: str, factories: Mapping[str, Callable[..., Aggregate]]) -> Aggre
 def _make(
     text: str, factory: Callable[..., Aggregate], arguments: list[str], where: str | None
 ) -> Aggregate:
-    positional: list[Any] = [_listed(each.strip()) for each in arguments[:1] if each.strip()]
+    positional: list[Any] = [
+        _listed(expression.strip()) for expression in arguments[:1] if expression.strip()
+    ]
     named: dict[str, Any] = {} if where is None else {"where": where}
     for argument in arguments[1:]:
         match = _PARAMETER.fullmatch(argument)
@@ -75,12 +77,12 @@ def _make(
 def _listed(argument: str) -> str | list[str]:
     """The items of `[a, b]`; other arguments unchanged."""
     if argument.startswith("[") and argument.endswith("]"):
-        return [each.strip() for each in _split(argument[1:-1])]
+        return [part.strip() for part in _split(argument[1:-1])]
     return argument
 
 
 def _usage(factory: Callable[..., Aggregate]) -> str:
-    parameters = [each for each in inspect.signature(factory).parameters if each != "where"]
+    parameters = [name for name in inspect.signature(factory).parameters if name != "where"]
     return f"Write {factory.__name__}({', '.join(parameters)})"
 
 

@@ -32,25 +32,25 @@ class Ranked(First):
         return {"event": self._extreme(states["event"])}
 
     def over(self, given: Input, frame: WindowSpec) -> dict[str, Column]:
-        return {"event": self._extreme(in_order(given), lambda each: each.over(frame))}
+        return {"event": self._extreme(in_order(given), lambda extreme: extreme.over(frame))}
 
     def merge_over(self, states: States, frame: WindowSpec) -> dict[str, Column]:
-        return {"event": self._extreme(states["event"], lambda each: each.over(frame))}
+        return {"event": self._extreme(states["event"], lambda extreme: extreme.over(frame))}
 
     def combine(self, left: States, right: States) -> dict[str, Column]:
-        both = [flagged(each["event"], self._fields) for each in (left, right)]
+        both = [flagged(states["event"], self._fields) for states in (left, right)]
         return {"event": plain(F.greatest(*both) if self.last else F.least(*both), self._fields)}
 
     def _extreme(
-        self, rows: Column, placed: Callable[[Column], Column] = lambda each: each
+        self, rows: Column, placed: Callable[[Column], Column] = lambda extreme: extreme
     ) -> Column:
         function = F.max if self.last else F.min
         return plain(placed(function(flagged(rows, self._fields))), self._fields)
 
     @property
     def _fields(self) -> Fields:
-        order: Fields = {f"order_{i}": lambda each: each for i in range(self.places)}
-        return {**order, "value": lambda each: each["value"]}
+        order: Fields = {f"order_{i}": lambda value: value for i in range(self.places)}
+        return {**order, "value": lambda value: value["value"]}
 
 
 def ranked(aggregate: First, places: int) -> Ranked:

@@ -32,7 +32,7 @@ class Funnel(CollectList):
     def input(self) -> Column | None:
         assert self.expression is not None
         holds = to_column(self.expression)
-        some = F.exists(holds, lambda each: each)
+        some = F.exists(holds, lambda step: step)
         if self.where is not None:
             some &= to_column(self.where)
         if self.steps:

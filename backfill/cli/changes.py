@@ -37,12 +37,12 @@ def changes(
     from backfill.ledger.changes import first_changes
 
     loaded = Job.load(job)
-    found = loaded.changes(
+    frame = loaded.changes(
         window,
         since,
         job_session(loaded, spark, remote, runtime),
     )
-    rows, counts = first_changes(found, limit)
+    rows, counts = first_changes(frame, limit)
     more = sum(counts.values()) > limit
     if as_json:
         print_json({"ok": True, "window": window, "changes": rows, "counts": counts, "more": more})

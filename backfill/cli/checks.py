@@ -18,55 +18,55 @@ def as_documents(outcomes: Iterable[Outcome]) -> list[dict[str, Any]]:
     """One mapping for each check."""
     return [
         {
-            "table": each.table,
-            "check": each.check.name,
-            "expectation": each.check.expectation,
-            "arguments": each.check.arguments,
-            "severity": each.check.severity,
-            "success": each.success,
-            "observed": each.observed,
-            "unexpected": each.unexpected,
-            "examples": list(each.examples),
-            "problem": each.problem,
+            "table": outcome.table,
+            "check": outcome.check.name,
+            "expectation": outcome.check.expectation,
+            "arguments": outcome.check.arguments,
+            "severity": outcome.check.severity,
+            "success": outcome.success,
+            "observed": outcome.observed,
+            "unexpected": outcome.unexpected,
+            "examples": list(outcome.examples),
+            "problem": outcome.problem,
         }
-        for each in outcomes
+        for outcome in outcomes
     ]
 
 
 def print_failed(outcomes: Sequence[Outcome]) -> None:
     """Prints a table of the checks that failed, and rows that show why."""
-    failed = [each for each in outcomes if not each.success]
+    failed = [outcome for outcome in outcomes if not outcome.success]
     if not failed:
         return
     columns = ("table", "check", "severity", "expected", "found")
     rows = [
         (
-            each.table,
-            each.check.name,
-            each.check.severity,
-            each.problem or each.check.about or _told(each),
-            _found(each),
+            outcome.table,
+            outcome.check.name,
+            outcome.check.severity,
+            outcome.problem or outcome.check.about or _arguments(outcome),
+            _observed(outcome),
         )
-        for each in failed
+        for outcome in failed
     ]
     print_table(columns, rows)
-    for each in failed:
-        if each.examples:
-            print_line(f"\n{each.table}: {each.check.name}, for example")
-            names = list(each.examples[0])
+    for outcome in failed:
+        if outcome.examples:
+            print_line(f"\n{outcome.table}: {outcome.check.name}, for example")
+            names = list(outcome.examples[0])
             print_table(
                 names,
-                [[cell(row.get(n), dt.timezone.utc) for n in names] for row in each.examples],
+                [[cell(row.get(n), dt.timezone.utc) for n in names] for row in outcome.examples],
             )
     print_line()
 
 
-def _told(outcome: Outcome) -> str:
+def _arguments(outcome: Outcome) -> str:
     check = outcome.check
     return ", ".join(f"{name}: {value}" for name, value in check.arguments.items())
 
 
-def _found(outcome: Outcome) -> str:
+def _observed(outcome: Outcome) -> str:
     if outcome.unexpected is not None:
         return f"{outcome.unexpected:,} rows"
     limit = BUILTINS[outcome.check.name].limit if outcome.check.builtin else None

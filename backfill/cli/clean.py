@@ -39,8 +39,8 @@ def clean(
     )
     if as_json:
         tables = {
-            name: {**asdict(each.removed), "compacted": each.compacted}
-            for name, each in done.items()
+            name: {**asdict(cleaned.removed), "compacted": cleaned.compacted}
+            for name, cleaned in done.items()
         }
         print_json({"ok": True, "tables": tables})
         return
@@ -51,15 +51,15 @@ def clean(
             *(
                 f"{count:,}"
                 for count in (
-                    each.removed.staged,
-                    each.removed.files,
-                    each.removed.records,
-                    each.removed.size,
+                    cleaned.removed.staged,
+                    cleaned.removed.files,
+                    cleaned.removed.records,
+                    cleaned.removed.size,
                 )
             ),
-            "" if each.compacted is None else f"in version {each.compacted}",
+            "" if cleaned.compacted is None else f"in version {cleaned.compacted}",
         )
-        for name, each in done.items()
+        for name, cleaned in done.items()
     ]
     print_table(("table", *numbers, "compacted"), rows, right=numbers)
     print_line("\nRemoved files older than " + older_than + " that belong to no version.")

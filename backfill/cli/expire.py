@@ -26,18 +26,19 @@ def expire(
     done = loaded.expire(job_session(loaded, spark, remote, runtime))
     if as_json:
         tables = {
-            name: {**asdict(each), "before": iso_utc(each.before)} for name, each in done.items()
+            name: {**asdict(expired), "before": iso_utc(expired.before)}
+            for name, expired in done.items()
         }
         print_json({"ok": True, "tables": tables})
         return
     rows = [
         (
             name,
-            iso_utc(each.before),
-            f"{each.rows:,}",
-            "nothing to drop" if each.version is None else f"in version {each.version}",
+            iso_utc(expired.before),
+            f"{expired.rows:,}",
+            "nothing to drop" if expired.version is None else f"in version {expired.version}",
         )
-        for name, each in done.items()
+        for name, expired in done.items()
     ]
     print_table(
         ("table", "ended before", "windows dropped", "published"), rows, right=("windows dropped",)

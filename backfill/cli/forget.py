@@ -46,7 +46,7 @@ def forget(
     known = {*holders(loaded.spec), *among_values(loaded.spec)}
     unchanged = [name for name in loaded.spec.windows if name not in known]
     if as_json:
-        tables = {name: asdict(each) for name, each in done.items()}
+        tables = {name: asdict(erased) for name, erased in done.items()}
         advice = {"older_versions": loaded.store.way_to_delete}
         print_json({"ok": True, "tables": tables, "unchanged": unchanged, **advice})
         return
@@ -56,12 +56,12 @@ def forget(
     rows = [
         (
             name,
-            f"{each.rows:,}",
-            "nothing to delete" if each.version is None else f"in version {each.version}",
-            f"{each.removed.staged + each.removed.files:,}",
-            "" if each.older is None else "{} to {}".format(*each.older),
+            f"{erased.rows:,}",
+            "nothing to delete" if erased.version is None else f"in version {erased.version}",
+            f"{erased.removed.staged + erased.removed.files:,}",
+            "" if erased.older is None else "{} to {}".format(*erased.older),
         )
-        for name, each in done.items()
+        for name, erased in done.items()
     ]
     numbers = ("rows deleted or changed", "left by failed runs")
     columns = ("table", numbers[0], "published", numbers[1], "versions that may hold the key")

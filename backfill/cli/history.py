@@ -39,8 +39,8 @@ def _texts(run: dict[str, Any], windows: list[str], zone: dt.tzinfo) -> list[str
     tables = run["tables"]
     # The windows' rows and changes are added up; the quarantine has its own column.
     totals = {
-        each: _total([tables[name][each] for name in windows if name in tables])
-        for each in ("rows", "changed")
+        count: _total([tables[name][count] for name in windows if name in tables])
+        for count in ("rows", "changed")
     }
     return [
         cell(run["time"].replace(microsecond=0), zone),
@@ -50,12 +50,12 @@ def _texts(run: dict[str, Any], windows: list[str], zone: dt.tzinfo) -> list[str
         run["kind"] or _UNKNOWN,
         f"{run['from']} to {run['to']}" if run["from"] and run["to"] else _UNKNOWN,
         ", ".join(f"{name} {table['version']}" for name, table in tables.items()),
-        *(_number({**run, **totals}[each]) for each in _COUNTS),
+        *(_number({**run, **totals}[count]) for count in _COUNTS),
     ]
 
 
 def _total(numbers: list[int | None]) -> int | None:
-    known = [each for each in numbers if each is not None]
+    known = [number for number in numbers if number is not None]
     return sum(known) if known else None
 
 

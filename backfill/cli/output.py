@@ -26,8 +26,8 @@ def print_json(document: Mapping[str, Any], **lists: Iterable[Any]) -> None:
     print(_json(document)[:-1], end="")
     for name, items in lists.items():
         print(f", {_json(name)}: [", end="")
-        for place, each in enumerate(items):
-            print(", " if place else "", _json(each), sep="", end="")
+        for place, item in enumerate(items):
+            print(", " if place else "", _json(item), sep="", end="")
         print("]", end="")
     print("}")
 
@@ -100,7 +100,7 @@ def cell(value: Any, zone: dt.tzinfo) -> str:
             text = "0x" + value[:_WIDEST_CELL].hex()
         case list() | tuple():
             # Cut before it is formatted: a list can have millions of values.
-            inside = [cell(each, zone) for each in value[:_WIDEST_CELL]]
+            inside = [cell(element, zone) for element in value[:_WIDEST_CELL]]
             text = f"[{', '.join(inside)}]"
         case dict():
             text = json.dumps(_plain(value), ensure_ascii=False)
@@ -135,7 +135,7 @@ def _plain(value: Any) -> Any:
         case Mapping():
             return {str(key): _plain(each) for key, each in value.items()}
         case list() | tuple():
-            return [_plain(each) for each in value]
+            return [_plain(element) for element in value]
         case _:
             return str(value)
 

@@ -48,14 +48,14 @@ def plan(
     selection = selected(start, end, date, missing, chunk)
     # The tables' logs show what expires, so no session is needed.
     session = None if expire else job_session(loaded, spark, remote, runtime, late=late)
-    found = loaded.plan(
+    planned = loaded.plan(
         session, **selection, recompute=recompute, late=late, expire=expire, progress=tell
     )
     if as_json:
-        print_json(_document(found, loaded.spec))
+        print_json(_document(planned, loaded.spec))
     else:
-        _print(found, loaded.spec)
-    if found.refused is not None:
+        _print(planned, loaded.spec)
+    if planned.refused is not None:
         raise typer.Exit(1)
 
 
@@ -63,28 +63,28 @@ def _document(plan: Plan, spec: JobSpec) -> dict[str, Any]:
     return {
         "ok": plan.refused is None,
         "windows": {
-            name: [{**_range(each.dates), **_facts(asdict(each))} for each in states]
+            name: [{**_range(state.dates), **_facts(asdict(state))} for state in states]
             for name, states in plan.windows.items()
         },
-        "stages": [_stage(each, spec) for each in plan.stages],
+        "stages": [_stage(stage, spec) for stage in plan.stages],
         "refused": plan.refused,
-        "without_input": [_range(each) for each in plan.without_input.ranges],
+        "without_input": [_range(dates) for dates in plan.without_input.ranges],
         "waiting": plan.waiting,
         "files": plan.files,
         "bytes": plan.size,
         "beyond": [
             {
-                "window": each.window,
-                **_range(each.dates),
-                "keys": each.keys,
-                "read_from": None if each.low is None else iso_utc(each.low),
-                "read_to": None if each.high is None else iso_utc(each.high),
-                "affected": each.affected,
-                "rewritten": _rewritten(each.rewritten),
-                "slices": each.slices
-                and dict(zip(("table", "files", "rows"), each.slices, strict=True)),
+                "window": beyond.window,
+                **_range(beyond.dates),
+                "keys": beyond.keys,
+                "read_from": None if beyond.low is None else iso_utc(beyond.low),
+                "read_to": None if beyond.high is None else iso_utc(beyond.high),
+                "affected": beyond.affected,
+                "rewritten": _rewritten(beyond.rewritten),
+                "slices": beyond.slices
+                and dict(zip(("table", "files", "rows"), beyond.slices, strict=True)),
             }
-            for each in plan.reads
+            for beyond in plan.reads
         ],
     }
 
@@ -93,36 +93,41 @@ def _stage(stage: Stage, spec: JobSpec) -> dict[str, Any]:
     from backfill.planning.explain import explained
     from backfill.planning.stages import ExpireStage, FullStage, MergeStage, RangeStage
 
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     if isinstance(stage, MergeStage):
-        found["late"] = [
+        facts["late"] = [
             {
-                "tables": each.tables,
-                "inputs": sorted(each.inputs),
-                "events": each.events,
-                "affected": each.affected,
-                "moved": [asdict(one) for one in each.moved],
-                "rewritten": {name: _rewritten(one) for name, one in each.rewritten.items()},
-                **({} if each.bots is None else {"bots": asdict(each.bots)}),
+                "tables": late.tables,
+                "inputs": sorted(late.inputs),
+                "events": late.events,
+                "affected": late.affected,
+                "moved": [asdict(one) for one in late.moved],
+                "rewritten": {name: _rewritten(one) for name, one in late.rewritten.items()},
+                **({} if late.bots is None else {"bots": asdict(late.bots)}),
             }
-            for each in stage.late
+            for late in stage.late
         ]
     if isinstance(stage, ExpireStage):
         files = [*stage.whole, *stage.mixed]
-        found |= {"before": iso_utc(stage.limit), "files": sorted(files)}
+        facts |= {"before": iso_utc(stage.limit), "files": sorted(files)}
     if isinstance(stage, RangeStage):
-        found |= _range(stage.dates)
+        facts |= _range(stage.dates)
         if spec.bots is not None:
-            found["judged"] = [_range(each) for each in stage.judged.ranges]
+            facts["judged"] = [_range(dates) for dates in stage.judged.ranges]
     if isinstance(stage, FullStage | RangeStage):
         done = stage.done if isinstance(stage, RangeStage) else None
         combining = None if stage.combining is None else asdict(stage.combining)
-        found |= {"events": stage.events, "done": done, "combining": combining}
-    return found | asdict(explained(stage, spec))
+        facts |= {"events": stage.events, "done": done, "combining": combining}
+    return facts | asdict(explained(stage, spec))
 
 
-def _rewritten(found: Rewritten) -> dict[str, int]:
-    return {"files": found.files, "of": found.of, "rows": found.rows, "bytes": found.size}
+def _rewritten(rewritten: Rewritten) -> dict[str, int]:
+    return {
+        "files": rewritten.files,
+        "of": rewritten.of,
+        "rows": rewritten.rows,
+        "bytes": rewritten.size,
+    }
 
 
 def _range(dates: tuple[Any, Any]) -> dict[str, str]:
@@ -134,8 +139,8 @@ def _facts(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print(plan: Plan, spec: JobSpec) -> None:
-    for name, each in spec.windows.items():
-        print_line(f"{name}: {each.window}")
+    for name, entry in spec.windows.items():
+        print_line(f"{name}: {entry.window}")
     print_line()
     if not plan.windows:
         for stage in plan.stages:
@@ -146,14 +151,14 @@ def _print(plan: Plan, spec: JobSpec) -> None:
     rows = [
         (
             name,
-            f"[{each.dates[0]}, {each.dates[1]})",
-            each.state.replace("_", " "),
-            f"{each.events:,}",
-            f"{each.late:,}",
-            each.detail or "",
+            f"[{state.dates[0]}, {state.dates[1]})",
+            state.state.replace("_", " "),
+            f"{state.events:,}",
+            f"{state.late:,}",
+            state.detail or "",
         )
         for name, states in plan.windows.items()
-        for each in states
+        for state in states
     ]
     columns = ("window", "dates", "state", "events", "late", "why")
     print_table(columns, rows, right=("events", "late"))
@@ -168,7 +173,7 @@ def _print(plan: Plan, spec: JobSpec) -> None:
     for stage in plan.stages:
         _print_stage(stage, spec)
     for part in dict.fromkeys(
-        (each.dates, each.low, each.high) for each in plan.reads if not each.keys
+        (read.dates, read.low, read.high) for read in plan.reads if not read.keys
     ):
         dates, *span = part
         print_line(
@@ -207,8 +212,8 @@ def _print_stage(stage: Stage, spec: JobSpec) -> None:
                         f"{name}: a late event changes all later rows of its key, since its "
                         "windows have no start; all of the key's events are read."
                     )
-            for each in late.moved:
-                print_line(_moving(each, spec))
+            for moved in late.moved:
+                print_line(_moving(moved, spec))
             for name, rewritten in late.rewritten.items():
                 _print_rewritten(name, rewritten)
         return
@@ -284,11 +289,11 @@ def _print_beyond(beyond: Beyond, spec: JobSpec) -> None:
     _print_rewritten(beyond.window, beyond.rewritten)
 
 
-def _print_rewritten(name: str, found: Rewritten) -> None:
-    if found.files:
+def _print_rewritten(name: str, rewritten: Rewritten) -> None:
+    if rewritten.files:
         print_line(
-            f"{name}: up to {found.files:,} of {found.of:,} files are rewritten "
-            f"({found.rows:,} rows, {found.size:,} bytes)."
+            f"{name}: up to {rewritten.files:,} of {rewritten.of:,} files are rewritten "
+            f"({rewritten.rows:,} rows, {rewritten.size:,} bytes)."
         )
 
 

@@ -36,8 +36,11 @@ def pull(
     else:
         numbers = ("partition", "from offset", "to offset", "records", "lost")
         rows = [
-            (str(each.partition), *map(str, (each.first, each.next, each.records, each.lost)))
-            for each in done.partitions
+            (
+                str(partition.partition),
+                *map(str, (partition.first, partition.next, partition.records, partition.lost)),
+            )
+            for partition in done.partitions
         ]
         print_table(numbers, rows, right=numbers)
         print_line(f"Copied {done.records:,} records of {done.topic} into {done.path}.")

@@ -60,32 +60,32 @@ def _reconcile(
     from backfill.job import Job
     from backfill.windows import JoinWindow
 
-    accepted = [each.strip() for each in accept.split(",") if each.strip()]
+    accepted = [cause.strip() for cause in accept.split(",") if cause.strip()]
     check_acceptable(accepted)
     columns = settings.pop("columns")
     loaded = Job.load(job)
-    found = loaded.reconcile(
+    reconciled = loaded.reconcile(
         window,
         job_session(loaded, spark, remote, runtime, checked=True),
         checkpoint=checkpoint,
         sample=None if sample is None else _share(sample),
         progress=tell,
-        columns=dict(_renamed(each) for each in columns) if columns else None,
+        columns=dict(_renamed(text) for text in columns) if columns else None,
         **settings,
     )
-    ok = found.ok(accepted)
+    ok = reconciled.ok(accepted)
     joins = isinstance(loaded.spec.windows[window].window, JoinWindow)
     rows = "rows" if joins else "windows"
     if html is not None:
         from backfill.reconciliation.report import write_report
 
         now = dt.datetime.now(dt.timezone.utc)
-        write_report(html, found, job=str(job), now=now, time=iso_utc, of=rows)
+        write_report(html, reconciled, job=str(job), now=now, time=iso_utc, of=rows)
     if as_json:
-        print_json(_document(found, ok), differences=map(_told_in_full, found.differences))
+        print_json(_document(reconciled, ok), differences=map(_in_full, reconciled.differences))
     else:
-        _print(found, rows, ZoneInfo(loaded.spec.timezone))
-        print_failed(found.checks)
+        _print(reconciled, rows, ZoneInfo(loaded.spec.timezone))
+        print_failed(reconciled.checks)
         if html is not None:
             print_line(f"\nReport: {html}")
     return 0 if ok else 1
@@ -113,7 +113,7 @@ def _with_settings(command: Callable[..., int]) -> Callable[..., int]:
 
     reconcile.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     reconcile.__name__ = "reconcile"
-    reconcile.__annotations__ = {each.name: each.annotation for each in parameters}
+    reconcile.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return reconcile
 
 
@@ -130,34 +130,34 @@ def _share(text: str) -> float:
 
 
 def _renamed(text: str) -> tuple[str, str]:
-    theirs, found, ours = text.partition("=")
-    if not found or not theirs or not ours:
+    theirs, separator, ours = text.partition("=")
+    if not separator or not theirs or not ours:
         raise JobFileError("is not in the form theirs=ours", field="columns", value=text)
     return theirs, ours
 
 
-def _document(found: Reconciled, ok: bool) -> dict[str, Any]:
+def _document(reconciled: Reconciled, ok: bool) -> dict[str, Any]:
     return {
         "ok": ok,
-        "matched": found.matched,
-        "differing": len(found.differences),
-        "causes": found.causes,
-        "possible": found.possible,
-        "unexplained": found.unexplained,
-        "undecoded": found.undecoded,
-        "checks": as_documents(found.checks),
+        "matched": reconciled.matched,
+        "differing": len(reconciled.differences),
+        "causes": reconciled.causes,
+        "possible": reconciled.possible,
+        "unexplained": reconciled.unexplained,
+        "undecoded": reconciled.undecoded,
+        "checks": as_documents(reconciled.checks),
     }
 
 
-def _told_in_full(each: Explained) -> dict[str, Any]:
+def _in_full(explained: Explained) -> dict[str, Any]:
     return {
-        "key": list(each.key),
-        "batch": _windows(each.difference.batch),
-        "stream": _windows(each.difference.stream),
-        "status": each.difference.status,
-        "cause": list(each.explanation.causes),
-        "proved": each.explanation.proved,
-        "evidence": each.explanation.evidence,
+        "key": list(explained.key),
+        "batch": _windows(explained.difference.batch),
+        "stream": _windows(explained.difference.stream),
+        "status": explained.difference.status,
+        "cause": list(explained.explanation.causes),
+        "proved": explained.explanation.proved,
+        "evidence": explained.explanation.evidence,
     }
 
 
@@ -168,32 +168,33 @@ def _windows(rows: Sequence[Row]) -> list[dict[str, Any]]:
     ]
 
 
-def _print(found: Reconciled, rows: str, zone: dt.tzinfo) -> None:
-    print_line(f"{found.matched:,} {rows} match, {len(found.differences):,} differ.\n")
-    if found.undecoded:
-        print_line(f"{found.undecoded:,} rows of the stream could not be decoded.\n")
-    if not found.differences:
+def _print(reconciled: Reconciled, rows: str, zone: dt.tzinfo) -> None:
+    differing = len(reconciled.differences)
+    print_line(f"{reconciled.matched:,} {rows} match, {differing:,} differ.\n")
+    if reconciled.undecoded:
+        print_line(f"{reconciled.undecoded:,} rows of the stream could not be decoded.\n")
+    if not differing:
         return
     causes = [
-        (cause, f"{count:,}", f"{found.proved.get(cause, 0):,}")
-        for cause, count in found.causes.items()
+        (cause, f"{count:,}", f"{reconciled.proved.get(cause, 0):,}")
+        for cause, count in reconciled.causes.items()
     ]
     print_table(("cause", "differences", "proved"), causes, right=("differences", "proved"))
     print_line()
     shown = [
         (
-            ", ".join(cell(value, zone) for value in each.key),
-            _told(each.difference.batch, zone),
-            _told(each.difference.stream, zone),
-            each.difference.status,
-            ", ".join(each.explanation.causes),
+            ", ".join(cell(value, zone) for value in explained.key),
+            _described(explained.difference.batch, zone),
+            _described(explained.difference.stream, zone),
+            explained.difference.status,
+            ", ".join(explained.explanation.causes),
         )
-        for each in found.differences[:_SHOWN]
+        for explained in reconciled.differences[:_SHOWN]
     ]
     print_table(("key", "batch", "stream", "status", "cause"), shown)
-    if len(found.differences) > _SHOWN:
-        print_line(f"\nShowing the first {_SHOWN} of {len(found.differences):,}; --json lists all.")
-    if not found.ordered:
+    if differing > _SHOWN:
+        print_line(f"\nShowing the first {_SHOWN} of {differing:,}; --json lists all.")
+    if not reconciled.ordered:
         print_line(
             "\nThe order in which events arrived is unknown, so causes that depend on it are not "
             "proved: set events.arrival in the job file to a column that every event has, or "
@@ -201,7 +202,7 @@ def _print(found: Reconciled, rows: str, zone: dt.tzinfo) -> None:
         )
 
 
-def _told(rows: Sequence[Row], zone: dt.tzinfo) -> str:
+def _described(rows: Sequence[Row], zone: dt.tzinfo) -> str:
     epoch = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
     return "; ".join(
         cell(epoch + dt.timedelta(microseconds=row.start), zone)

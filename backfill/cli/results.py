@@ -31,19 +31,19 @@ def as_document(result: RunResult, spec: JobSpec) -> dict[str, Any]:
         },
         "horizon": None if result.horizon_us is None else iso_utc(result.horizon_us),
         "seconds": round(result.seconds, 3),
-        "runs": [each.run_id for each in result.chunks],
+        "runs": [chunk.run_id for chunk in result.chunks],
         "failures": [
             {
-                "from": str(each.dates[0]),
-                "to": str(each.dates[1]),
-                "error": str(each.error),
-                "checks": as_documents(checks_of(each)),
+                "from": str(failure.dates[0]),
+                "to": str(failure.dates[1]),
+                "error": str(failure.error),
+                "checks": as_documents(checks_of(failure)),
             }
-            for each in result.failures
+            for failure in result.failures
         ],
         "skipped": [
-            {"from": str(each.dates[0]), "to": str(each.dates[1]), "why": each.why}
-            for each in result.skipped
+            {"from": str(skipped.dates[0]), "to": str(skipped.dates[1]), "why": skipped.why}
+            for skipped in result.skipped
         ],
         "checks": as_documents(result.checks),
     }
@@ -62,8 +62,8 @@ def print_result(result: RunResult, spec: JobSpec) -> None:
     for name, number in counts.items():
         print_line(f"{name:<20}{number:>{digits},}")
     print_line()
-    for each in result.skipped:
-        print_line(f"Skipped [{each.dates[0]}, {each.dates[1]}): {each.why}.")
+    for skipped in result.skipped:
+        print_line(f"Skipped [{skipped.dates[0]}, {skipped.dates[1]}): {skipped.why}.")
     rows = [
         (name, f"{window.rows:,}", f"{window.events:,}", _short(spec.table_name(name)))
         for name, window in result.windows.items()
@@ -74,7 +74,7 @@ def print_result(result: RunResult, spec: JobSpec) -> None:
             print_line(f"{name}: {sessions:,} sessions of {events:,} events were too short.\n")
     if rows:
         print_table(("window", "rows", "events", "table"), rows, right=("rows", "events"))
-    if any(not each.success for each in result.checks):
+    if any(not outcome.success for outcome in result.checks):
         print_line("\nPublished although some checks failed:\n")
         print_failed(result.checks)
     print_line(f"\nDone in {result.seconds:.1f} s.")

@@ -50,10 +50,10 @@ def run(
     else:
         print_result(result, loaded.spec)
     if result.failures:
-        for each in result.failures:
-            low, high = each.dates
+        for failure in result.failures:
+            low, high = failure.dates
             if not as_json:
-                print_line(f"Failed: [{low}, {high}): {each.error}")
-                print_failed(checks_of(each))
+                print_line(f"Failed: [{low}, {high}): {failure.error}")
+                print_failed(checks_of(failure))
             tell(f"To retry: backfill run {job} --from {low} --to {high}")
         raise typer.Exit(1)

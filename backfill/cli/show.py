@@ -94,7 +94,7 @@ def show(
         raise TableError(
             "nothing is published yet", field=window, way_out=f"Run: backfill run {job}"
         )
-    found = look_up(
+    matches = look_up(
         store.dataset(window, run),
         key=key_values(key or None, (_REASON,) if table is None else table.key),
         start_us=start_us,
@@ -104,13 +104,13 @@ def show(
         limit=limit + 1,
         order_by=_order(window, top),
     )
-    rows: list[dict[str, Any]] = found.slice(0, limit).to_pylist()
-    more = found.num_rows > limit
+    rows: list[dict[str, Any]] = matches.slice(0, limit).to_pylist()
+    more = matches.num_rows > limit
     if as_json:
         print_json({"ok": True, "window": window, "rows": rows, "more": more})
         return
     texts = ([cell(value, zone) for value in row.values()] for row in rows)
-    print_table(found.column_names, texts, right=_numbers(found))
+    print_table(matches.column_names, texts, right=_numbers(matches))
     what = "row" if table is None else "window"
     shown = f"\n{len(rows)} {what}{'' if len(rows) == 1 else 's'}, times in {spec.timezone}"
     print_line(f"{shown}; there are more (--limit {limit})" if more else shown)

@@ -49,20 +49,20 @@ def stream(
         progress=tell,
     )
     watermarks = {
-        name: None if each.watermark_us is None else iso_utc(each.watermark_us)
-        for name, each in done.items()
+        name: None if streamed.watermark_us is None else iso_utc(streamed.watermark_us)
+        for name, streamed in done.items()
     }
     if as_json:
         windows = {
             name: {
-                "read": each.read,
-                "unusable": each.unusable,
-                "rows": each.rows,
-                "batches": each.batches,
+                "read": streamed.read,
+                "unusable": streamed.unusable,
+                "rows": streamed.rows,
+                "batches": streamed.batches,
                 "watermark": watermarks[name],
                 "path": str(to.absolute() / name),
             }
-            for name, each in done.items()
+            for name, streamed in done.items()
         }
         print_json({"ok": True, "windows": windows})
         return
@@ -70,10 +70,10 @@ def stream(
     rows = [
         (
             name,
-            *(f"{asdict(each)[number]:,}" for number in numbers),
+            *(f"{asdict(streamed)[number]:,}" for number in numbers),
             watermarks[name] or "no batch",
             str(to / name),
         )
-        for name, each in done.items()
+        for name, streamed in done.items()
     ]
     print_table(("window", *numbers, "watermark", "output"), rows, right=numbers)

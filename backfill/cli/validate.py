@@ -36,12 +36,12 @@ def validate(
         end=end,
         progress=tell,
     )
-    failed = [each for each in outcomes if each.stops]
+    failed = [outcome for outcome in outcomes if outcome.stops]
     if as_json:
         print_json({"ok": not failed, "checks": as_documents(outcomes)})
     else:
         print_failed(outcomes)
-        good = sum(each.success for each in outcomes)
+        good = sum(outcome.success for outcome in outcomes)
         print_line(f"{good} of {len(outcomes)} checks succeeded.")
     if failed:
         raise typer.Exit(1)

@@ -64,11 +64,11 @@ def time_bounds(
     names = [file.path for file in source.inputs(paths)]
     if source.parts:
         wanted = set(names)
-        found: dict[str, Bounds | None] = {}
+        bounds: dict[str, Bounds | None] = {}
         for part in source.parts.values():
-            own = [each.path for each in part.snapshot.inputs if each.path in wanted]
-            found |= time_bounds(part, rules, own)
-        return found
+            own = [file.path for file in part.snapshot.inputs if file.path in wanted]
+            bounds |= time_bounds(part, rules, own)
+        return bounds
     times = _times(source, rules, names)
     dates = {path: _day(source, rules.date_column, path) for path in names}
     dates = _instants(source.frame.sparkSession, dates, rules.timezone)
@@ -83,9 +83,9 @@ def _times(source: Source, rules: EventRules, names: list[str]) -> dict[str, Bou
     if type_ is None or not (number or clock or isinstance(type_, TimestampType)):
         return dict.fromkeys(names)
     with ThreadPoolExecutor(8) as pool:
-        found = pool.map(lambda path: _extent(source, rules.time, path), names)
-        each = [_micros(extent, type_, unit) for extent in found]
-    times = dict(zip(names, each, strict=True))
+        extents = pool.map(lambda path: _extent(source, rules.time, path), names)
+        bounds = [_micros(extent, type_, unit) for extent in extents]
+    times = dict(zip(names, bounds, strict=True))
     return _instants(source.frame.sparkSession, times, rules.timezone) if clock else times
 
 
@@ -148,10 +148,10 @@ def _instants(
     spark: SparkSession, local: Mapping[str, Bounds | None], timezone: str
 ) -> dict[str, Bounds | None]:
     """From wall clocks to instants, by the clocks that Spark reads events with."""
-    known = sorted({each for each in local.values() if each is not None})
+    known = sorted({pair for pair in local.values() if pair is not None})
     if timezone == "UTC" or not known:
         return dict(local)
-    text = str([list(each) for each in known])
+    text = str([list(pair) for pair in known])
     ends = F.posexplode(F.from_json(F.lit(text), "array<array<bigint>>"))
     rows = spark.range(1).select(ends.alias("place", "ends"))
     bounds = rows.select(
@@ -159,8 +159,8 @@ def _instants(
         least_from(from_local, F.col("ends")[0], timezone),
         most_until(from_local, F.col("ends")[1], timezone),
     ).collect()
-    found = {known[place]: (least, most) for place, least, most in bounds}
-    return {path: None if each is None else found[each] for path, each in local.items()}
+    instants = {known[place]: (least, most) for place, least, most in bounds}
+    return {path: None if pair is None else instants[pair] for path, pair in local.items()}
 
 
 def _both(times: Bounds | None, dates: Bounds | None) -> Bounds | None:
@@ -175,5 +175,5 @@ def _usable(bounds: Bounds | None, tick_us: int) -> Bounds | None:
     """Bounds of events only: times in units other than the job file's can overflow a BIGINT."""
     if bounds is None:
         return None
-    least, largest = (min(max(each, MIN_US), MAX_US) for each in bounds)
+    least, largest = (min(max(bound, MIN_US), MAX_US) for bound in bounds)
     return least - least % tick_us, largest - largest % tick_us

@@ -52,13 +52,13 @@ def rewrites(path: str, since: int, until: int) -> tuple[Rewrite, ...]:
             field="source.path",
             value=shown(path),
         ) from error
-    found, changed, gone = [], set[str](), set[str]()
-    for each in commits:
-        if each.rewrite is not None and not each.rewrite.removed & changed:
-            found.append(each.rewrite)
-        changed |= each.deleted_of | (each.back & gone)
-        gone |= each.gone
-    return tuple(found)
+    compactions, changed, gone = [], set[str](), set[str]()
+    for commit in commits:
+        if commit.rewrite is not None and not commit.rewrite.removed & changed:
+            compactions.append(commit.rewrite)
+        changed |= commit.deleted_of | (commit.back & gone)
+        gone |= commit.gone
+    return tuple(compactions)
 
 
 @dataclass(frozen=True)

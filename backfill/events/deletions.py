@@ -88,13 +88,14 @@ class Deletions:
     def reaching(self, paths: Iterable[str]) -> list[Equality]:
         """The deletions by values that can delete rows of some files."""
         rows = {self.scopes[path] for path in paths if path in self.scopes}
-        found = (
+        narrowed = (
             Equality(
-                each.schema, {f: s for f, s in each.files.items() if any(map(s.reaches, rows))}
+                deletion.schema,
+                {f: s for f, s in deletion.files.items() if any(map(s.reaches, rows))},
             )
-            for each in self.equality
+            for deletion in self.equality
         )
-        return [each for each in found if each.files]
+        return [deletion for deletion in narrowed if deletion.files]
 
     def digests(self, paths: Iterable[str]) -> dict[str, str]:
         """A digest of the deletions that apply to each of some files; files without any are absent.
@@ -103,15 +104,15 @@ class Deletions:
         they reach.
         """
         reaching = _Reaching(self.equality)
-        found = {}
+        hashes = {}
         for path in paths:
             named = reaching.digest(self.scopes[path]) if path in self.scopes else b""
             if path in self.places or named:
                 places = self.places.get(path, np.empty(0, np.int64))
                 hashed = hashlib.blake2b(places.astype("<i8").tobytes(), digest_size=16)
                 hashed.update(len(places).to_bytes(8, "little") + named)
-                found[path] = hashed.hexdigest()
-        return found
+                hashes[path] = hashed.hexdigest()
+        return hashes
 
 
 class _Reaching:
@@ -123,8 +124,8 @@ class _Reaching:
 
     def __init__(self, equality: Iterable[Equality]) -> None:
         self._files: dict[int | None, list[tuple[int, str]]] = {}
-        for each in equality:
-            for file, scope in each.files.items():
+        for deletion in equality:
+            for file, scope in deletion.files.items():
                 self._files.setdefault(scope.partition, []).append((scope.sequence, file.path))
         self._digests: dict[int | None, tuple[list[int], list[bytes]]] = {}
 
@@ -173,8 +174,8 @@ def table_rows(
     Raises:
         SetupError: rows are deleted, but the runtime does not say where in its file a row is.
     """
-    whole = tuple(each for each in files if each.deletions is None)
-    others = tuple(each for each in files if each.deletions is not None)
+    whole = tuple(file for file in files if file.deletions is None)
+    others = tuple(file for file in files if file.deletions is not None)
     if not runtime_of(spark).names_files:
         if others:
             what = "tables whose rows are deleted without rewriting their files are read"
@@ -184,15 +185,15 @@ def table_rows(
     if whole:
         frames.append(whole_rows(scan(whole, schema), schema.names, place(), where))
     if others:
-        paths = [each.path for each in others]
-        found = _with_places(scan(others, schema), schema.names, deletions, paths, where)
+        paths = [file.path for file in others]
+        rows = _with_places(scan(others, schema), schema.names, deletions, paths, where)
         deleted = _places(deletions, paths)
         if len(deleted):
             table = pa.table({_PLACE: deleted})
-            found = found.join(found.sparkSession.createDataFrame(table), _PLACE, "left_anti")
-        for each in deletions.reaching(paths):
-            found = _without(found, each, scan(tuple(each.files), each.schema))
-        frames.append(whole_rows(found, schema.names, F.col(SOURCE), None))
+            rows = rows.join(rows.sparkSession.createDataFrame(table), _PLACE, "left_anti")
+        for equality in deletions.reaching(paths):
+            rows = _without(rows, equality, scan(tuple(equality.files), equality.schema))
+        frames.append(whole_rows(rows, schema.names, F.col(SOURCE), None))
     return reduce(DataFrame.unionAll, frames)
 
 
@@ -211,32 +212,32 @@ def _with_places(
     # This is the index in the file, so it is right if a file is read in parts or parts are skipped.
     index = kept.metadataColumn("_metadata").getField("row_index")
     own = [column(name) for name in names]
-    found = kept.select(*own, place().alias(SOURCE), index.alias(_PLACE))
-    scopes = [deletions.scopes.get(each, Scope(0, None)) for each in paths]
-    found = found.join(_by_path(rows.sparkSession, paths, scopes, _FILE), SOURCE, "left")
+    placed = kept.select(*own, place().alias(SOURCE), index.alias(_PLACE))
+    scopes = [deletions.scopes.get(path, Scope(0, None)) for path in paths]
+    placed = placed.join(_by_path(rows.sparkSession, paths, scopes, _FILE), SOURCE, "left")
     # Otherwise a row of an unknown file would silently not be deleted.
     unknown = F.raise_error(F.concat(F.lit("source: rows of a file that is not known: "), SOURCE))
     known = F.when(F.col(_FILE).isNull(), unknown).otherwise(F.col(_FILE))
-    found = found.withColumn(_FILE, known)
-    return found.withColumn(_PLACE, F.col(_FILE)["number"] * F.lit(_ROWS) + F.col(_PLACE))
+    placed = placed.withColumn(_FILE, known)
+    return placed.withColumn(_PLACE, F.col(_FILE)["number"] * F.lit(_ROWS) + F.col(_PLACE))
 
 
 def _places(deletions: Deletions, paths: Sequence[str]) -> Places:
-    found = [
+    places = [
         deletions.places[path] + number * _ROWS
         for number, path in enumerate(paths)
         if path in deletions.places
     ]
-    return np.concatenate(found) if found else np.empty(0, np.int64)
+    return np.concatenate(places) if places else np.empty(0, np.int64)
 
 
 def _without(rows: DataFrame, equality: Equality, named: DataFrame) -> DataFrame:
     """The rows without those that have the values of deletions that reach them."""
-    names, paths = equality.schema.names, [each.path for each in equality.files]
+    names, paths = equality.schema.names, [file.path for file in equality.files]
     values = F.struct(*map(column, names)).alias(_VALUES)
     by = _by_path(rows.sparkSession, paths, list(equality.files.values()), _BY)
     deleted = named.select(values, place().alias(SOURCE)).join(by, SOURCE).select(_VALUES, _BY)
-    same = [column(each).eqNullSafe(F.col(_VALUES)[each]) for each in names]
+    same = [column(name).eqNullSafe(F.col(_VALUES)[name]) for name in names]
     within = F.col(_BY)["partition"]
     reached = (F.col(_FILE)["sequence"] < F.col(_BY)["sequence"]) & (
         within.isNull() | (within == F.col(_FILE)["partition"])
@@ -253,8 +254,8 @@ def _by_path(
         {
             SOURCE: pa.array(paths, pa.string()),
             "number": pa.array(range(len(paths)), pa.int64()),
-            "sequence": pa.array([each.sequence for each in scopes], pa.int64()),
-            "partition": pa.array([each.partition for each in scopes], pa.int64()),
+            "sequence": pa.array([scope.sequence for scope in scopes], pa.int64()),
+            "partition": pa.array([scope.partition for scope in scopes], pa.int64()),
         }
     )
     known = spark.createDataFrame(table)

@@ -110,7 +110,7 @@ def open_delta(path: str) -> DeltaFiles:
             value=shown(path),
             way_out="In Spark, REORG TABLE ... APPLY (PURGE) writes the files again",
         )
-    if repairs and not all(each.path.startswith(f"{root}/") for each in files):
+    if repairs and not all(file.path.startswith(f"{root}/") for file in files):
         raise SourceError(
             "the Delta table is a shallow clone of a partitioned table, which is not supported",
             field="source.path",
@@ -124,17 +124,17 @@ def open_delta(path: str) -> DeltaFiles:
 
 def _listed(actions: pa.Table) -> list[dict[str, Any]]:
     """The files; without any column's bounds if one of these is a date that Python can't hold."""
-    found: list[dict[str, Any]]
+    rows: list[dict[str, Any]]
     try:
-        found = actions.to_pylist()
+        rows = actions.to_pylist()
     except OverflowError:
-        found = actions.drop_columns(["min", "max"]).to_pylist()
-    return found
+        rows = actions.drop_columns(["min", "max"]).to_pylist()
+    return rows
 
 
 def _deleted(table: DeltaTable, root: str) -> dict[str, Places]:
     """The places of rows that deletion vectors delete, by the path of the file."""
-    found = {}
+    deleted = {}
     for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
         for location, kept in zip(*batch.columns, strict=True):
             # Masks of a file's rows, which can end before the file does.
@@ -142,8 +142,8 @@ def _deleted(table: DeltaTable, root: str) -> dict[str, Places]:
             path = file_path(root, location.as_py().removeprefix(table.table_uri))
             places = np.flatnonzero(~mask.astype(bool))
             if len(places):
-                found[path] = places.astype(np.int64)
-    return found
+                deleted[path] = places.astype(np.int64)
+    return deleted
 
 
 def table_root(path: str) -> str:
@@ -181,7 +181,7 @@ def read_delta(
 ) -> DataFrame:
     """Rows of some live files: the table's columns in its order, `_corrupt` and `_source`."""
     # Files of a clone are elsewhere.
-    own = {name: each for name, each in settings.items() if table.repairs or name != "basePath"}
+    own = {name: value for name, value in settings.items() if table.repairs or name != "basePath"}
 
     def scan(files: tuple[InputFile, ...], schema: StructType) -> DataFrame:
         rows = spark.read.schema(schema).options(**own).parquet(*for_spark(files))

@@ -24,15 +24,15 @@ def digest(path: str) -> str | None:
     local = local_path(path)
     if local is None:
         return None
-    found, block = hashlib.blake2b(digest_size=16), bytearray(_BLOCK)
+    hashed, block = hashlib.blake2b(digest_size=16), bytearray(_BLOCK)
     view = memoryview(block)
     try:
         with open(local, "rb", buffering=0) as file:
             while size := file.readinto(block):
-                found.update(view[:size])
+                hashed.update(view[:size])
     except OSError as error:
         raise SourceError(f"cannot be read: {error.strerror}", field=path) from error
-    return found.hexdigest()
+    return hashed.hexdigest()
 
 
 def digests(paths: Collection[str]) -> dict[str, str | None]:

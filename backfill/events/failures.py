@@ -104,10 +104,10 @@ def _conditions(error: BaseException, text: str) -> Iterator[tuple[str, Mapping[
     # If a file can't be read, classic Spark raises Py4J's own exception, which has no condition;
     # nor has Connect's, if the footer can't be read. For a query over a stream, the condition only
     # says that it failed. The reason is in Java's causes, which are available only as text.
-    for found in _CONDITION.finditer(text):
-        pattern = _AS_TEXT.get(found[1].partition(".")[0])
-        match = pattern and re.search(pattern, text[found.end() :])
-        yield found[1], match.groupdict() if match else {}
+    for mention in _CONDITION.finditer(text):
+        pattern = _AS_TEXT.get(mention[1].partition(".")[0])
+        match = pattern and re.search(pattern, text[mention.end() :])
+        yield mention[1], match.groupdict() if match else {}
     for condition, words in _OF_SAIL.items():
         if match := re.search(words, text):
             yield condition, match.groupdict()
@@ -139,10 +139,10 @@ def _file(raised: _Raised) -> BackfillError:
             field=path,
             way_out="Give every file the same columns in the same order, or read them separately",
         )
-    if found := _SAIL_MISMATCH.search(raised.text):
+    if mismatch := _SAIL_MISMATCH.search(raised.text):
         return SourceError(
-            f"Sail can't read the column's type, {found['found']}, as {found['wanted']}",
-            field=found["column"],
+            f"Sail can't read the column's type, {mismatch['found']}, as {mismatch['wanted']}",
+            field=mismatch["column"],
             way_out="Write it with another type, or use Spark",
         )
     if condition.endswith("DATA_TYPE_MISMATCH"):
@@ -243,7 +243,7 @@ def _folders(_: _Raised) -> BackfillError:
 
 
 def _folder_value(raised: _Raised) -> BackfillError:
-    name, value, type_ = (raised[each] for each in ("columnName", "value", "dataType"))
+    name, value, type_ = (raised[parameter] for parameter in ("columnName", "value", "dataType"))
     return SourceError(
         f"the folder {name.strip('`')}={value.strip(chr(39))} is not of type "
         f"{type_.strip(chr(34))}, unlike the others",

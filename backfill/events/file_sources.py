@@ -123,12 +123,12 @@ def _by_file(
     check_names((file.path for file in first.files), spark)
     folders = values(first) if first.columns else {}
     if given is None:
-        found = as_on_spark(scan([first.files[0].path], None).schema, first.files[0].path)
-        given = StructType([each for each in found if each.name not in first.columns])
+        file_schema = as_on_spark(scan([first.files[0].path], None).schema, first.files[0].path)
+        given = StructType([field for field in file_schema if field.name not in first.columns])
     schema = nullable(given)
     for name in first.columns:
         if name not in schema.names:
-            kind = inferred(each[name] for each in folders.values())
+            kind = inferred(folder[name] for folder in folders.values())
             if kind is None:
                 raise SourceError(
                     "the type of a column that comes from the names of folders is not known",
@@ -166,12 +166,12 @@ def _open_text(
     folders = [f for f in own.schema if f.name not in (*schema.names, CORRUPT, SOURCE)]
 
     def rows(listing: Listing, where: Column | None) -> DataFrame:
-        found = own
+        frame = own
         if listing != listings[0]:
             absent = set(listings[0].columns) - set(listing.columns)
             held = [field for field in (*schema, *folders) if field.name not in absent]
-            found = _like(own, scan(listing, StructType(held)), absent)
-        return found if where is None else found.where(where)
+            frame = _like(own, scan(listing, StructType(held)), absent)
+        return frame if where is None else frame.where(where)
 
     return _of_files(source.format, listings, schema.toDDL(), rows)
 
@@ -208,8 +208,8 @@ def _of_files(
     def read(files: tuple[InputFile, ...], where: Column | None) -> DataFrame:
         wanted = set(files)
         parts = (
-            replace(each, files=tuple(file for file in each.files if file in wanted))
-            for each in listings
+            replace(listing, files=tuple(file for file in listing.files if file in wanted))
+            for listing in listings
         )
         return reduce(DataFrame.unionAll, [rows(part, where) for part in parts if part.files])
 

@@ -92,14 +92,14 @@ def _listed(local: str, path: str) -> tuple[InputFile, ...]:
     if not roots:
         raise SourceError("nothing is there", field="source.path", value=shown(path))
     try:
-        found = {name: os.stat(name) for root in roots for name in _walk(root)}
+        stats = {name: os.stat(name) for root in roots for name in _walk(root)}
     except OSError as error:
         raise SourceError(
             f"cannot be listed: {error.strerror}", field="source.path", value=shown(path)
         ) from error
     return tuple(
         InputFile(name, stat.st_size, stat.st_mtime_ns // 1_000_000)
-        for name, stat in sorted(found.items())
+        for name, stat in sorted(stats.items())
     )
 
 

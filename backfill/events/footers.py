@@ -48,24 +48,24 @@ def footer_extent(path: str, name: str) -> Extent | None:
 def _extent(footer: Any, name: str) -> Extent | None:
     leaves = [footer.schema.column(index) for index in range(footer.num_columns)]
     # The path of a nested field can look like a name with a dot; its own name does not.
-    found = [i for i, leaf in enumerate(leaves) if leaf.path == leaf.name == name]
-    if len(found) != 1 or leaves[found[0]].physical_type == "INT96":
+    indices = [i for i, leaf in enumerate(leaves) if leaf.path == leaf.name == name]
+    if len(indices) != 1 or leaves[indices[0]].physical_type == "INT96":
         return None
     bounded = []
     for index in range(footer.num_row_groups):
         group = footer.row_group(index)
-        stats = group.column(found[0]).statistics
+        stats = group.column(indices[0]).statistics
         if stats is not None and stats.has_min_max:
             bounded.append(stats)
         elif group.num_rows and (stats is None or stats.null_count != group.num_rows):
             return None
     if not bounded:
         return None
-    unit = _unit_us(leaves[found[0]].logical_type)
+    unit = _unit_us(leaves[indices[0]].logical_type)
     if unit is not None:
-        least = min(each.min_raw for each in bounded) * unit
-        return Extent(least, max(each.max_raw for each in bounded) * unit, True)
-    ends = min(each.min for each in bounded), max(each.max for each in bounded)
+        least = min(chunk.min_raw for chunk in bounded) * unit
+        return Extent(least, max(chunk.max_raw for chunk in bounded) * unit, True)
+    ends = min(chunk.min for chunk in bounded), max(chunk.max for chunk in bounded)
     return Extent(*ends, False) if all(isinstance(e, int | float | Decimal) for e in ends) else None
 
 

@@ -38,13 +38,17 @@ def deletions_of(
         TableError: deletions can't be read, or are by values of columns that the table does not
             have.
     """
-    kinds: dict[DataFileContent, list[ManifestEntry]] = {each: [] for each in DataFileContent}
+    kinds: dict[DataFileContent, list[ManifestEntry]] = {content: [] for content in DataFileContent}
     for entry in entries:
         kinds[entry.data_file.content].append(entry)
     by_place = kinds[DataFileContent.POSITION_DELETES]
     by_value = kinds[DataFileContent.EQUALITY_DELETES]
-    vectors = [each for each in by_place if each.data_file.file_format == FileFormat.PUFFIN]
-    by_place = [each for each in by_place if each.data_file.file_format != FileFormat.PUFFIN]
+    vectors = [
+        deletion for deletion in by_place if deletion.data_file.file_format == FileFormat.PUFFIN
+    ]
+    by_place = [
+        deletion for deletion in by_place if deletion.data_file.file_format != FileFormat.PUFFIN
+    ]
     for entry in (*by_place, *by_value):
         kind = entry.data_file.file_format
         if kind != FileFormat.PARQUET:
@@ -66,20 +70,22 @@ def deletions_of(
     def reach(file: DataFile) -> int | None:
         fields = table.specs()[file.spec_id].fields
         # Deletions that belong to no partition apply to all of them.
-        whole = all(isinstance(each.transform, VoidTransform) for each in fields)
+        whole = all(isinstance(field.transform, VoidTransform) for field in fields)
         return None if whole else number(file)
 
     scopes = {
-        located(each.data_file.file_path): Scope(_sequence(each), number(each.data_file))
-        for each in rows
+        located(data_entry.data_file.file_path): Scope(
+            _sequence(data_entry), number(data_entry.data_file)
+        )
+        for data_entry in rows
     }
     files: dict[tuple[int, ...], dict[InputFile, Scope]] = {}
-    for each in by_value:
-        file = each.data_file
+    for deletion in by_value:
+        file = deletion.data_file
         named = InputFile(located(file.file_path), file.file_size_in_bytes, 0)
         ids = tuple(sorted(file.equality_ids or ()))
-        files.setdefault(ids, {})[named] = Scope(_sequence(each), reach(file))
-    equality = tuple(Equality(_columns(table, schema, ids), each) for ids, each in files.items())
+        files.setdefault(ids, {})[named] = Scope(_sequence(deletion), reach(file))
+    equality = tuple(Equality(_columns(table, schema, ids), group) for ids, group in files.items())
     return Deletions(places, equality, scopes)
 
 
@@ -89,10 +95,12 @@ def _sequence(entry: ManifestEntry) -> int:
 
 
 def _columns(table: Table, schema: StructType, ids: Sequence[int]) -> StructType:
-    names = [str(table.schema().find_column_name(each)) for each in ids]
+    names = [str(table.schema().find_column_name(field_id)) for field_id in ids]
     if not names or not set(names) <= set(schema.names):
-        known = [index_name_by_id(each) for each in table.schemas().values()]
-        wanted = [next((n[each] for n in known if each in n), str(each)) for each in ids]
+        known = [index_name_by_id(table_schema) for table_schema in table.schemas().values()]
+        wanted = [
+            next((n[field_id] for n in known if field_id in n), str(field_id)) for field_id in ids
+        ]
         raise unreadable(
             table,
             "rows are deleted by values of columns that the table no longer has, or that are "
@@ -104,15 +112,15 @@ def _columns(table: Table, schema: StructType, ids: Sequence[int]) -> StructType
 def _places(
     table: Table, deletes: Sequence[ManifestEntry], rows: Iterable[ManifestEntry]
 ) -> dict[str, Places]:
-    added = {each.data_file.file_path: _sequence(each) for each in rows}
-    found: dict[str, list[Places]] = {}
-    read = at_once(lambda each: _read(table, each.data_file), deletes)
+    added = {data_entry.data_file.file_path: _sequence(data_entry) for data_entry in rows}
+    by_path: dict[str, list[Places]] = {}
+    read = at_once(lambda deletion: _read(table, deletion.data_file), deletes)
     for entry, places in zip(deletes, read, strict=True):
-        for location, each in places.items():
+        for location, array in places.items():
             # Files that are no longer there can still have deletions.
             if location in added and added[location] <= _sequence(entry):
-                found.setdefault(located(location), []).append(each)
-    return {path: np.unique(np.concatenate(each)) for path, each in found.items()}
+                by_path.setdefault(located(location), []).append(array)
+    return {path: np.unique(np.concatenate(arrays)) for path, arrays in by_path.items()}
 
 
 def _read(table: Table, file: DataFile) -> Mapping[str, Places]:

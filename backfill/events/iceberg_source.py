@@ -62,21 +62,21 @@ class IcebergFiles:
 
     def rewrites(self, since: int) -> tuple[Rewrite, ...]:
         """As `Source.rewrites`: the compactions; none if snapshots in between have expired."""
-        found: list[Rewrite] = []
+        compactions: list[Rewrite] = []
         with answering("source.path", self.table.catalog):
-            for each in snapshots(self.table):
-                if number(each) == since:
-                    return tuple(reversed(found))
-                if number(each) < since:
+            for snapshot in snapshots(self.table):
+                if number(snapshot) == since:
+                    return tuple(reversed(compactions))
+                if number(snapshot) < since:
                     # The table was rolled back, and what was deleted until then no longer is.
                     return ()
-                if each.summary is not None and each.summary.operation == Operation.REPLACE:
-                    moved = moved_files(self.table, each)
+                if snapshot.summary is not None and snapshot.summary.operation == Operation.REPLACE:
+                    moved = moved_files(self.table, snapshot)
                     # If there are fewer rows now, it applied deletions that lay beside the files.
                     # So if there are as many, there were none, neither then nor before.
                     if moved.removed and not moved.rows:
                         paths = _paths(moved.added), _paths(moved.removed)
-                        found.append(Rewrite(number(each), *paths))
+                        compactions.append(Rewrite(number(snapshot), *paths))
         # Snapshots in between have expired. Then the files that are missing say which dates to run.
         return ()
 
@@ -147,17 +147,17 @@ def _opened(source: SourceOptions, table: Table, snapshot: Snapshot) -> IcebergF
         raise _problem(source, f"column {error.field}: {error.problem}", _SPARK) from None
     entries = live_entries(table, snapshot)
     files = [
-        _file(source, table, each.data_file)
-        for each in entries
-        if each.data_file.content == DataFileContent.DATA
+        _file(source, table, entry.data_file)
+        for entry in entries
+        if entry.data_file.content == DataFileContent.DATA
     ]
     if not files:
         raise _problem(source, "the Iceberg table is empty")
     deletions = deletions_of(table, spark_schema, snapshot, entries)
-    digests = deletions.digests(each.path for each in files)
+    digests = deletions.digests(input_file.path for input_file in files)
     ordered = tuple(
-        replace(each, deletions=digests.get(each.path))
-        for each in sorted(files, key=lambda file: file.path)
+        replace(input_file, deletions=digests.get(input_file.path))
+        for input_file in sorted(files, key=lambda file: file.path)
     )
     return IcebergFiles(table, number(snapshot), ordered, spark_schema, deletions)
 
@@ -177,7 +177,7 @@ def _file(source: SourceOptions, table: Table, file: DataFile) -> InputFile:
     except OSError as error:
         reason = error.strerror or first_line(error)
         raise _problem(source, f"a file cannot be read: {reason}: {file.file_path}") from error
-    absent = [each for each in wanted if each not in known]
+    absent = [name for name in wanted if name not in known]
     if absent:
         raise _problem(
             source,
@@ -201,16 +201,16 @@ def _partitions(table: Table, file: DataFile) -> list[str]:
     """The columns that a file is partitioned by, except those that it certainly has itself."""
     schema = table.schema()
     columns = [
-        (each.source_id, schema.find_column_name(each.source_id))
-        for each in table.specs()[file.spec_id].fields
-        if isinstance(each.transform, IdentityTransform)
+        (field.source_id, schema.find_column_name(field.source_id))
+        for field in table.specs()[file.spec_id].fields
+        if isinstance(field.transform, IdentityTransform)
     ]
     counted = file.value_counts or {}
     return [name for number, name in columns if name is not None and number not in counted]
 
 
 def _paths(locations: frozenset[str]) -> frozenset[str]:
-    return frozenset(located(each) for each in locations)
+    return frozenset(located(location) for location in locations)
 
 
 def _problem(source: SourceOptions, problem: str, way_out: str | None = None) -> SourceError:

@@ -40,7 +40,7 @@ _APPLY = (
     "system.rewrite_data_files(table => …, options => map('rewrite-all', 'true', "
     "'remove-dangling-deletes', 'true'))"
 )
-_NAMES = [each.name for each in DATA_FILE_TYPE[3].fields]
+_NAMES = [field.name for field in DATA_FILE_TYPE[3].fields]
 #: Where in a Puffin file the vector of a data file is.
 _FILE, _OFFSET = _NAMES.index("referenced_data_file"), _NAMES.index("content_offset")
 #: These come before a bitmap; before them comes the length of both, as four bytes.
@@ -63,21 +63,21 @@ def vectors_of(table: Table, snapshot: Snapshot) -> dict[str, Places]:
         TableError: a Puffin file can't be read, or lacks a vector that a manifest names.
     """
     manifests = [
-        each
-        for each in snapshot.manifests(table.io)
-        if each.content == ManifestContent.DELETES and has_files(each)
+        manifest
+        for manifest in snapshot.manifests(table.io)
+        if manifest.content == ManifestContent.DELETES and has_files(manifest)
     ]
     wanted: dict[str, dict[int, DataFile]] = {}
-    for entries in at_once(lambda each: _vectors(table, each), manifests):
+    for entries in at_once(lambda manifest: _vectors(table, manifest), manifests):
         for entry in entries:
             wanted.setdefault(entry.file_path, {})[entry[_OFFSET]] = entry
-    found: dict[str, Places] = {}
-    for places in at_once(lambda each: _read(table, *each), wanted.items()):
+    vectors: dict[str, Places] = {}
+    for places in at_once(lambda pair: _read(table, *pair), wanted.items()):
         for path, rows in places:
-            if path in found:
+            if path in vectors:
                 raise unreadable(table, f"a file has two deletion vectors: {path}")
-            found[path] = rows
-    return found
+            vectors[path] = rows
+    return vectors
 
 
 def _vectors(table: Table, manifest: ManifestFile) -> list[DataFile]:
@@ -89,16 +89,16 @@ def _vectors(table: Table, manifest: ManifestFile) -> list[DataFile]:
         read_enums=_ENUMS,
     ) as entries:
         return [
-            each.data_file
-            for each in entries
-            if each.status != ManifestEntryStatus.DELETED
-            and each.data_file.file_format == FileFormat.PUFFIN
+            entry.data_file
+            for entry in entries
+            if entry.status != ManifestEntryStatus.DELETED
+            and entry.data_file.file_format == FileFormat.PUFFIN
         ]
 
 
 def _read(table: Table, path: str, wanted: Mapping[int, DataFile]) -> list[tuple[str, Places]]:
     """The path of the data file, and the places, for each wanted vector of a Puffin file."""
-    found = []
+    deletions = []
     try:
         with table.io.new_input(path).open() as stream:
             puffin = PuffinFile(stream.read())
@@ -110,12 +110,12 @@ def _read(table: Table, path: str, wanted: Mapping[int, DataFile]) -> list[tuple
                 places = vector.to_vector().to_numpy().astype(np.int64)
                 if len(places) != entry.record_count:
                     raise ValueError(f"{len(places)} rows instead of {entry.record_count}")
-                found.append((located(entry[_FILE]), places))
+                deletions.append((located(entry[_FILE]), places))
     except Exception as error:  # the library has no error of its own for damaged files
         raise unreadable(table, f"deletions cannot be read: {first_line(error)}: {path}") from error
-    if len(found) < len(wanted):
+    if len(deletions) < len(wanted):
         raise unreadable(table, f"a file lacks deletions that a manifest names: {path}")
-    return found
+    return deletions
 
 
 def _check(blob: bytes) -> None:

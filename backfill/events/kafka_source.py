@@ -52,7 +52,7 @@ def of_records(records: Source, schema: StructType, timezone: str) -> Source:
 
     def read(files: tuple[InputFile, ...], where: Column | None) -> DataFrame:
         rows = with_object(records.read(files, None), F.col("value"), given, options)
-        found = rows.select(
+        events = rows.select(
             *(F.col(OBJECT).getField(name).alias(name) for name in schema.names),
             _text_or_hex("key").alias(_OF_RECORD["key"]),
             *(F.col(part).alias(name) for part, name in _OF_RECORD.items() if part != "key"),
@@ -60,7 +60,7 @@ def of_records(records: Source, schema: StructType, timezone: str) -> Source:
             F.concat_ws(":", SOURCE, "partition", "offset").alias(SOURCE),
             F.col(SOURCE).alias(FILE),
         )
-        return found if where is None else found.where(where)
+        return events if where is None else events.where(where)
 
     frame = read(records.snapshot.inputs, None)
     own = StructType([field for field in frame.schema if field.name not in OURS])
@@ -71,8 +71,10 @@ def of_records(records: Source, schema: StructType, timezone: str) -> Source:
         read=read,
         arrival=("partition", "offset"),
         statistics={
-            path: {_OF_RECORD[part]: each for part, each in found.items() if part in _OF_RECORD}
-            for path, found in records.statistics.items()
+            path: {
+                _OF_RECORD[part]: extent for part, extent in extents.items() if part in _OF_RECORD
+            }
+            for path, extents in records.statistics.items()
         },
     )
 

@@ -46,17 +46,17 @@ def list_source(
     """
     files = list_files(spark, source.path)
     own = _listing(source, _base(source.path, files), files)
-    found = {_identity(file.path) for file in files} if late else set()
+    identities = {_identity(file.path) for file in files} if late else set()
     further: dict[tuple[str, tuple[str, ...]], list[InputFile]] = {}
     for path in late:
         local = local_path(path)
         path = path if local is None else os.path.abspath(local)
-        files = tuple(f for f in _late_files(spark, path) if _identity(f.path) not in found)
+        files = tuple(f for f in _late_files(spark, path) if _identity(f.path) not in identities)
         if not files:
             continue
-        found.update(_identity(file.path) for file in files)
-        each = _listing(source, _lifted(_base(path, files), own.columns), files)
-        if source.date_column in set(own.columns) - set(each.columns):
+        identities.update(_identity(file.path) for file in files)
+        listing = _listing(source, _lifted(_base(path, files), own.columns), files)
+        if source.date_column in set(own.columns) - set(listing.columns):
             raise SourceError(
                 f"late events of this source must be in folders of {source.date_column} too",
                 field="late",
@@ -64,11 +64,11 @@ def list_source(
                 way_out=f"Write them to {source.date_column}=2026-01-31, for example",
             )
         # All files without such folders are one scan, wherever they lie.
-        form = (each.base, each.columns) if each.columns else ("", ())
+        form = (listing.base, listing.columns) if listing.columns else ("", ())
         further.setdefault(form, []).extend(files)
     late_files = (
-        Listing(base, columns, tuple(sorted(each, key=lambda file: file.path)))
-        for (base, columns), each in further.items()
+        Listing(base, columns, tuple(sorted(group, key=lambda file: file.path)))
+        for (base, columns), group in further.items()
     )
     return (own, *late_files)
 

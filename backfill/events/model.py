@@ -59,13 +59,13 @@ class SourceOptions:
     def inferred(self) -> bool:
         """Whether types are found by looking at values."""
         if self.parts:
-            return any(each.inferred for each in self.parts.values())
+            return any(part.inferred for part in self.parts.values())
         return self.format in ("csv", "json") and self.schema is None
 
     def meets(self, folder: Folder) -> bool:
         """Whether what is written to a folder would be read as events, or events are inside it."""
         if self.parts:
-            return any(each.meets(folder) for each in self.parts.values())
+            return any(part.meets(folder) for part in self.parts.values())
         return self.format not in NAMED and meet(self.path, folder)
 
 
@@ -170,11 +170,11 @@ class Source:
             SourceError: a path is not in `snapshot.inputs`.
         """
         wanted = set(paths)
-        found = tuple(file for file in self.snapshot.inputs if file.path in wanted)
-        missing = wanted - {file.path for file in found}
+        files = tuple(file for file in self.snapshot.inputs if file.path in wanted)
+        missing = wanted - {file.path for file in files}
         if missing:
             raise SourceError("is not a file of the source", field=shown(min(missing)))
-        return found
+        return files
 
     def only(self, paths: Collection[str], where: Column | None = None) -> DataFrame:
         """The frame over some of the inputs: the same columns with the same types.

@@ -44,7 +44,7 @@ def check_footers(
     if not columns:
         return
     if given is not None:
-        tops = {path.split(".")[0] for found in columns.values() for path in found}
+        tops = {path.split(".")[0] for kinds in columns.values() for path in kinds}
         for name in given:
             if name not in tops and name not in folders and "." not in name:
                 raise SourceError(
@@ -55,11 +55,11 @@ def check_footers(
                 )
         return
     first, wanted = next(iter(columns.items()))
-    for path, found in columns.items():
-        for name in sorted((wanted.keys() | found.keys()) - set(folders)):
-            if wanted.get(name) != found.get(name):
+    for path, kinds in columns.items():
+        for name in sorted((wanted.keys() | kinds.keys()) - set(folders)):
+            if wanted.get(name) != kinds.get(name):
                 raise SourceError(
-                    f"column {name!r} is {found.get(name, 'absent')} here and "
+                    f"column {name!r} is {kinds.get(name, 'absent')} here and "
                     f"{wanted.get(name, 'absent')} in {first}",
                     field=path,
                     way_out="List the columns that you need in source.schema (those that a file "
@@ -91,7 +91,7 @@ def as_on_spark(schema: T.StructType, path: str) -> T.StructType:
         elif unsigned:
             types[n] = _WIDER[int(unsigned[1])]
     numbers = count()
-    found = nullable(schema, lambda type: types.get(next(numbers), type))
+    spark_schema = nullable(schema, lambda type: types.get(next(numbers), type))
     if types and next(numbers) != len(footer):
         raise SourceError(
             "the file has INT96 timestamps or unsigned numbers, but it is not known in which "
@@ -99,7 +99,7 @@ def as_on_spark(schema: T.StructType, path: str) -> T.StructType:
             field=path,
             way_out="List the columns with their types in source.schema",
         )
-    return found
+    return spark_schema
 
 
 def _columns(path: str) -> dict[str, str]:
@@ -114,7 +114,7 @@ def _columns(path: str) -> dict[str, str]:
             field=path,
             way_out="Fetch it again, or remove it from the source",
         ) from error
-    found = {}
+    kinds = {}
     for index in range(len(schema)):
         leaf = schema.column(index)
         logical = str(leaf.logical_type)
@@ -130,5 +130,5 @@ def _columns(path: str) -> dict[str, str]:
                 field=path,
                 way_out="Write it with microseconds",
             )
-        found[leaf.path] = kind
-    return found
+        kinds[leaf.path] = kind
+    return kinds

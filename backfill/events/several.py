@@ -33,7 +33,7 @@ def of_several(parts: Mapping[str, Source]) -> Source:
     fields = [
         *own.values(),
         T.StructField(NAME, T.StringType()),
-        *(T.StructField(each, T.StringType()) for each in (CORRUPT, SOURCE)),
+        *(T.StructField(name, T.StringType()) for name in (CORRUPT, SOURCE)),
     ]
 
     def read(files: tuple[InputFile, ...], where: Column | None) -> DataFrame:
@@ -41,7 +41,7 @@ def of_several(parts: Mapping[str, Source]) -> Source:
         for file in files:
             wanted.setdefault(owners[file.path], []).append(file.path)
         return _united(
-            named(name, parts[name].only(each, where), fields) for name, each in wanted.items()
+            named(name, parts[name].only(paths, where), fields) for name, paths in wanted.items()
         )
 
     files = sorted((f for part in parts.values() for f in part.snapshot.inputs), key=_path)
@@ -50,7 +50,7 @@ def of_several(parts: Mapping[str, Source]) -> Source:
         _united(named(name, part.frame, fields) for name, part in parts.items()),
         Snapshot("several", tuple(files), None, schema.toDDL()),
         read,
-        folders={path: each for part in parts.values() for path, each in part.folders.items()},
+        folders={path: values for part in parts.values() for path, values in part.folders.items()},
         parts=parts,
     )
 
@@ -65,23 +65,23 @@ def named(name: str, rows: DataFrame, fields: Iterable[T.StructField]) -> DataFr
     """
     return rows.withColumn(NAME, F.lit(name)).select(
         *(
-            column(each.name)
-            if each.name in rows.columns or each.name == NAME
-            else F.lit(None).cast(each.dataType).alias(each.name)
-            for each in fields
+            column(field.name)
+            if field.name in rows.columns or field.name == NAME
+            else F.lit(None).cast(field.dataType).alias(field.name)
+            for field in fields
         )
     )
 
 
 def check_parts(source: Source, names: Iterable[str]) -> None:
     """Raises a ColumnError if one of several sources lacks a column that all need."""
-    for part, each in source.parts.items():
-        for name in names:
-            if name not in each.frame.columns:
+    for name, part in source.parts.items():
+        for needed in names:
+            if needed not in part.frame.columns:
                 raise ColumnError(
                     "there is no such column",
-                    field=f"sources.{part}",
-                    value=name,
+                    field=f"sources.{name}",
+                    value=needed,
                     way_out="The columns of events must have the same names in all sources",
                 )
 
@@ -95,23 +95,23 @@ def _united(frames: Iterable[DataFrame]) -> DataFrame:
 
 
 def _owners(parts: Mapping[str, Source]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    owners: dict[str, str] = {}
     for name, part in parts.items():
         for file in part.snapshot.inputs:
-            if file.path in found:
+            if file.path in owners:
                 raise SourceError(
-                    f"is in two sources, {found[file.path]} and {name}",
+                    f"is in two sources, {owners[file.path]} and {name}",
                     field="sources",
                     value=shown(file.path),
                     way_out="Give each source a folder, or a pattern, of its own",
                 )
-            found[file.path] = name
-    return found
+            owners[file.path] = name
+    return owners
 
 
 def _columns(parts: Mapping[str, Source]) -> dict[str, T.StructField]:
     """The columns of all, by their names in lower case."""
-    found: dict[str, T.StructField] = {}
+    columns: dict[str, T.StructField] = {}
     first: dict[str, str] = {}
     for name, part in parts.items():
         for field in part.frame.schema:
@@ -124,7 +124,9 @@ def _columns(parts: Mapping[str, Source]) -> dict[str, T.StructField]:
                     value=field.name,
                     way_out="Rename the column in the source",
                 )
-            known = found.setdefault(field.name.lower(), T.StructField(field.name, field.dataType))
+            known = columns.setdefault(
+                field.name.lower(), T.StructField(field.name, field.dataType)
+            )
             first.setdefault(known.name, name)
             if known.name != field.name:
                 raise ColumnError(
@@ -141,4 +143,4 @@ def _columns(parts: Mapping[str, Source]) -> dict[str, T.StructField]:
                     value=field.name,
                     way_out="Give one of them a schema that has the other's type",
                 )
-    return found
+    return columns

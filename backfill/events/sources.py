@@ -82,7 +82,7 @@ def open_source(spark: SparkSession, source: SourceOptions, late: Sequence[str] 
                 way_out="Put the files into the folder of their source; they are found there",
             )
         return of_several(
-            {name: _open_part(spark, name, each) for name, each in source.parts.items()}
+            {name: _open_part(spark, name, part) for name, part in source.parts.items()}
         )
     if source.format not in FORMATS:
         raise SourceError(
@@ -102,9 +102,9 @@ def open_source(spark: SparkSession, source: SourceOptions, late: Sequence[str] 
             way_out="backfill pull copies them" if source.format == "kafka" else way_out,
         )
     with spark_errors():
-        found = _open(spark, source, late)
-        _ = found.frame.schema  # A Connect client looks at the files when it is asked for this.
-        return found
+        opened = _open(spark, source, late)
+        _ = opened.frame.schema  # A Connect client looks at the files when it is asked for this.
+        return opened
 
 
 def _open_part(spark: SparkSession, name: str, source: SourceOptions) -> Source:

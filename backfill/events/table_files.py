@@ -38,5 +38,5 @@ def rows_by_file(
     """
     check_names((file.path for file in files), spark)
     named = [(file.path, values.get(file.path, {})) for file in files]
-    found = with_folder_values(named, schema, scan, SOURCE)
-    return whole_rows(found, schema.names, F.col(SOURCE), where)
+    rows = with_folder_values(named, schema, scan, SOURCE)
+    return whole_rows(rows, schema.names, F.col(SOURCE), where)

@@ -76,11 +76,11 @@ def infer_schema(
         )
     reader = spark.read.options(**options).option("columnNameOfCorruptRecord", _UNPARSED)
     if format == "csv":
-        found = reader.option("inferSchema", "true").csv(for_spark(files)).schema
+        inferred = reader.option("inferSchema", "true").csv(for_spark(files)).schema
     else:
-        found = reader.json(for_spark(files)).schema
+        inferred = reader.json(for_spark(files)).schema
     schema = StructType()
-    for field in found.fields:
+    for field in inferred.fields:
         if field.name != _UNPARSED:
             schema.add(field.name, _settled(field.dataType))
     if not schema.fields:

@@ -42,22 +42,22 @@ class BotRows:
 
 
 def bots_of_range(
-    context: Context, part: RangeInput, found: DataFrame | None, covered: Dates
+    context: Context, part: RangeInput, bots: DataFrame | None, covered: Dates
 ) -> BotRows | None:
     """What a run over a range changes.
 
     Args:
         context: the run's context.
         part: the range.
-        found: the bots among the events that it has read: key (inner names), time and rule.
+        bots: the bots among the events that it has read: key (inner names), time and rule.
         covered: the dates that are covered after the run.
     """
     if context.spec.bots is None:
         return None
     counts: dict[str, int] = {}
     rows = None
-    if found is not None:
-        rows = named(context.reader.events(part.counted, part.read), found, bots_key(context))
+    if bots is not None:
+        rows = named(context.reader.events(part.counted, part.read), bots, bots_key(context))
         counts = _counts(rows)
     state = part.states[0]
     if state.record is not None and (context.replaced(state) or not in_step(context)):
@@ -98,19 +98,19 @@ def _every(
 ) -> BotRows:
     """All bots, judged again: the quarantine has those of other events than are counted now."""
     context.progress("judging all events again: the quarantine is not in step with the tables")
-    found = people(context, counted).bots
-    if found is None:
+    bots = people(context, counted).bots
+    if bots is None:
         return BotRows(None, None, True, counts)
-    rows = named(context.reader.events(on_dates(counted, covered)), found, bots_key(context))
+    rows = named(context.reader.events(on_dates(counted, covered)), bots, bots_key(context))
     return BotRows(rows, None, True, counts)
 
 
 def _counts(rows: DataFrame) -> dict[str, int]:
     """The number of rows for each rule, the largest first."""
-    found = rows.groupBy(REASON).count().orderBy(F.desc("count"), REASON).collect()
-    return {row[REASON]: row["count"] for row in found}
+    counts = rows.groupBy(REASON).count().orderBy(F.desc("count"), REASON).collect()
+    return {row[REASON]: row["count"] for row in counts}
 
 
 def _on(dates: Dates, zone: str) -> Column:
     """Whether an event is on one of the dates."""
-    return reduce(or_, (inside_span(F.col(TIME), each) for each in dates.spans(zone)), F.lit(False))
+    return reduce(or_, (inside_span(F.col(TIME), span) for span in dates.spans(zone)), F.lit(False))

@@ -137,9 +137,9 @@ def _is_at(location: str, folder: Folder) -> bool:
     return same_scheme(folder.uri) in (bare, unquote(bare))
 
 
-def _other(spec: JobSpec, name: str, what: str, found: str | None) -> BackfillError:
+def _other(spec: JobSpec, name: str, what: str, location: str | None) -> BackfillError:
     return TableError(
-        f"the catalog has a table of this name which is {what} {shown(found or '?')}",
+        f"the catalog has a table of this name which is {what} {shown(location or '?')}",
         field=_shown(spec, name),
         way_out="Drop it there, or choose another schema",
     )

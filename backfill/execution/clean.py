@@ -65,7 +65,7 @@ def age(older_than: object) -> Fixed:
         WindowError: it is not a duration of fixed length.
         JobFileError: it is negative.
     """
-    found = fixed(older_than, field="older_than")
-    if found.us < 0:
-        raise JobFileError("must not be negative", field="older_than", value=str(found))
-    return found
+    duration = fixed(older_than, field="older_than")
+    if duration.us < 0:
+        raise JobFileError("must not be negative", field="older_than", value=str(duration))
+    return duration

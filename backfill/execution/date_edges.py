@@ -25,5 +25,5 @@ def with_edges_apart(rows: DataFrame, window: AnyWindow, engine: Engine, zone: s
         return rows
     (start, last), gap = kind_of(window, engine, zone).bounds(), window.gap.us
     edges = (start - gap, last + gap)
-    first, final = (local_date(each, zone) != F.col("date") for each in edges)
+    first, final = (local_date(edge, zone) != F.col("date") for edge in edges)
     return rows.withColumn(APART, F.coalesce(first | final, F.lit(True)))

@@ -89,7 +89,7 @@ def erase(
         SetupError: the runtime is not Spark, and its JSON in the quarantine can't hold the key.
     """
     done: dict[str, Erased] = {}
-    values: Mapping[str, pa.Scalar] = {name: pa.scalar(each) for name, each in key.items()}
+    values: Mapping[str, pa.Scalar] = {name: pa.scalar(value) for name, value in key.items()}
     types: dict[str, T.DataType] = dict.fromkeys(key, T.StringType())
     problem: BackfillError | None = None
     among = among_values(spec)
@@ -107,12 +107,16 @@ def erase(
                 theirs, left = _among_values(spec, table.read(spark, []).schema, name, key)
             else:
                 schema = store.dataset(name).schema
-                values = {each: key_value(schema, each, key[each]) for each in key}
-                types = {each.name: each.dataType for each in table.read(spark, []).schema.fields}
-                for each in key:
-                    if _is_inexact(types[each]):
-                        kind = types[each].simpleString()
-                        needs_spark(spark, f"keys of type {kind} are deleted", field=each)
+                values = {
+                    key_column: key_value(schema, key_column, key[key_column]) for key_column in key
+                }
+                types = {
+                    field.name: field.dataType for field in table.read(spark, []).schema.fields
+                }
+                for key_column in key:
+                    if _is_inexact(types[key_column]):
+                        kind = types[key_column].simpleString()
+                        needs_spark(spark, f"keys of type {kind} are deleted", field=key_column)
                 theirs = _same(values, types)
             rows, version = _erase(
                 spark, store, spec, state, values, theirs, left, run_id, metadata
@@ -122,12 +126,12 @@ def erase(
             progress(f"{name}: {error.problem}")
             problem = problem or error
             continue
-        versions = [each.version for each in table.commits]
-        older = [each for each in versions if version is not None or each != table.version]
+        versions = [commit.version for commit in table.commits]
+        older = [number for number in versions if version is not None or number != table.version]
         done[name] = Erased(rows, version, removed, (min(older), max(older)) if older else None)
         progress(f"{name}: {rows:,} rows deleted or changed")
     erase_examples(
-        spec.tables, spec.pages, [each.as_py() for each in values.values() if each.is_valid]
+        spec.tables, spec.pages, [value.as_py() for value in values.values() if value.is_valid]
     )
     if problem is not None:
         raise problem
@@ -146,7 +150,7 @@ def holders(spec: JobSpec) -> list[str]:
     """The tables of windows that have the key's columns."""
     own = set(spec.key)
     return [
-        name for name, each in spec.windows.items() if own <= set(key_of(each.window, spec.key))
+        name for name, entry in spec.windows.items() if own <= set(key_of(entry.window, spec.key))
     ]
 
 
@@ -155,9 +159,9 @@ def among_values(spec: JobSpec) -> list[str]:
     own = holders(spec)
     return [
         name
-        for name, each in spec.windows.items()
-        if isinstance(each.window, MetricSlices) and name not in own
-        for aggregate in each.aggregates.values()
+        for name, entry in spec.windows.items()
+        if isinstance(entry.window, MetricSlices) and name not in own
+        for aggregate in entry.aggregates.values()
         if isinstance(aggregate.sliding(), LastSeen) and _is_key(aggregate.expression, spec.key)
     ]
 
@@ -216,9 +220,9 @@ def _erase(
     assert table is not None
     # The quarantine's columns are not the key's, even where they have the same name.
     every = left is not None or name == QUARANTINE
-    paths = [each.path for each in state.files if every or _may_hold(each, values)]
-    found = table.read(spark, paths, with_file=True).where(theirs).groupBy(FILE).count().collect()
-    held = {row[FILE]: row["count"] for row in found}
+    paths = [file.path for file in state.files if every or _may_hold(file, values)]
+    counts = table.read(spark, paths, with_file=True).where(theirs).groupBy(FILE).count().collect()
+    held = {row[FILE]: row["count"] for row in counts}
     gone = sum(held.values())
     if not gone:
         return 0, None
@@ -239,7 +243,7 @@ def _erase(
             sort_by = row_order(window, spec.key)
     staged = store.stage(name, others, run_id=run_id, partition_by=partition_by, sort_by=sort_by)
     try:
-        if staged.rows != sum(each.rows for each in state.files if each.path in held) - gone + kept:
+        if staged.rows != sum(file.rows for file in state.files if file.path in held) - gone + kept:
             raise TableError("rows of other keys were lost; nothing was published", field=name)
         return gone, store.publish(
             name,
@@ -268,8 +272,8 @@ def _unchanged(before: dict[str, Any] | None) -> dict[str, Any]:
 
 def _may_hold(file: DataFile, values: Mapping[str, pa.Scalar]) -> bool:
     """Whether a file can have rows of the key, by the bounds of its values."""
-    for name, each in values.items():
-        value, low, high = each.as_py(), file.minimum.get(name), file.maximum.get(name)
+    for name, scalar in values.items():
+        value, low, high = scalar.as_py(), file.minimum.get(name), file.maximum.get(name)
         kinds = {type(low), type(value), type(high)}
         if kinds in ({str}, {int}, {dt.date}) and not low <= value <= high:
             return False
@@ -278,26 +282,26 @@ def _may_hold(file: DataFile, values: Mapping[str, pa.Scalar]) -> bool:
 
 def _same(values: Mapping[str, pa.Scalar], types: Mapping[str, T.DataType]) -> Column:
     """Whether a row of a window's table belongs to the key."""
-    same = [column(name).eqNullSafe(_literal(each, types[name])) for name, each in values.items()]
+    same = [column(name).eqNullSafe(_literal(value, types[name])) for name, value in values.items()]
     return reduce(and_, same)
 
 
 def _in_raw(values: Mapping[str, pa.Scalar], types: Mapping[str, T.DataType]) -> Column:
     """Whether a row of the quarantine is of the key, or is a line without columns that names it."""
-    known = [text_of(each.as_py()) for each in values.values() if each.is_valid]
+    known = [text_of(value.as_py()) for value in values.values() if value.is_valid]
     if not known:
         # Rows without a key belong to nobody.
         return F.lit(False)
-    row = F.from_json("raw", T.StructType([T.StructField(each, T.StringType()) for each in values]))
+    row = F.from_json("raw", T.StructType([T.StructField(name, T.StringType()) for name in values]))
     texts = {name: row.getField(name) for name in values}
     same = [
-        _from_text(texts[name], types[name]).eqNullSafe(_literal(each, types[name]))
-        for name, each in values.items()
+        _from_text(texts[name], types[name]).eqNullSafe(_literal(value, types[name]))
+        for name, value in values.items()
     ]
     # (?U) makes Java treat letters of all languages as parts of words, as Python and Rust do
     # anyway. In Rust it decides which of several matches is found, which does not matter.
-    patterns = [f"(?U){each}" for each in map(word_pattern, known) if each is not None]
-    named = [F.col("raw").rlike(each) for each in patterns]
+    patterns = [f"(?U){pattern}" for pattern in map(word_pattern, known) if pattern is not None]
+    named = [F.col("raw").rlike(pattern) for pattern in patterns]
     unreadable = (F.col("reason") == _UNPARSABLE) & F.coalesce(*texts.values()).isNull()
     words = reduce(and_, named) if len(named) == len(known) else F.lit(False)
     return F.coalesce(F.when(unreadable, words).otherwise(reduce(and_, same)), F.lit(False))

@@ -51,7 +51,7 @@ def execute(context: Context, plan: Plan, *, anyway: str | None = None) -> RunRe
 
 def _execute(context: Context, plan: Plan, anyway: str | None) -> RunResult:
     began = time.monotonic()
-    ranges = [each for each in plan.stages if isinstance(each, RangeStage)]
+    ranges = [range_stage for range_stage in plan.stages if isinstance(range_stage, RangeStage)]
     for stage in plan.stages:
         # A plan with one of these has no other stage.
         if isinstance(stage, FullStage | MergeStage):
@@ -59,7 +59,7 @@ def _execute(context: Context, plan: Plan, anyway: str | None) -> RunResult:
     group = f"chunks-{secrets.token_hex(4)}" if len(ranges) > 1 else None
     results: list[RunResult] = []
     failures: list[Failure] = []
-    skipped = [Skipped(each, "no input") for each in plan.without_input.ranges]
+    skipped = [Skipped(dates, "no input") for dates in plan.without_input.ranges]
     total = sum(stage.events for stage in ranges if stage.done is None)
     seen = 0
     for number, part in enumerate(ranges, 1):
@@ -143,21 +143,21 @@ def _joined(
     windows: dict[str, WindowResult] = {}
     for result in results:
         quarantined.update(result.quarantined)
-        for name, each in result.windows.items():
-            before = windows.get(name, WindowResult(0, 0, each.version))
-            dropped = [one for one in (before.dropped, each.dropped) if one is not None]
+        for name, window in result.windows.items():
+            before = windows.get(name, WindowResult(0, 0, window.version))
+            dropped = [one for one in (before.dropped, window.dropped) if one is not None]
             windows[name] = WindowResult(
-                before.rows + each.rows,
-                before.events + each.events,
-                each.version,
+                before.rows + window.rows,
+                before.events + window.events,
+                window.version,
                 reduce(add, dropped) if dropped else None,
             )
-    horizons = [each.horizon_us for each in results if each.horizon_us is not None]
+    horizons = [run.horizon_us for run in results if run.horizon_us is not None]
     return RunResult(
         run_id=results[-1].run_id if results else "",
-        read=sum(each.read for each in results),
-        accepted=sum(each.accepted for each in results),
-        duplicates=sum(each.duplicates for each in results),
+        read=sum(run.read for run in results),
+        accepted=sum(run.accepted for run in results),
+        duplicates=sum(run.duplicates for run in results),
         quarantined=dict(quarantined.most_common()),
         windows=windows,
         horizon_us=max(horizons, default=None),
@@ -165,5 +165,5 @@ def _joined(
         chunks=tuple(results),
         failures=tuple(failures),
         skipped=tuple(skipped),
-        checks=tuple(one for each in results for one in each.checks),
+        checks=tuple(one for run in results for one in run.checks),
     )

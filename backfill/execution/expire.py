@@ -58,7 +58,7 @@ def expire(
         JobFileError: the job has no retention.
         TableError: a table is stale, or another run published meanwhile.
     """
-    tables = {each.name: each for each in states(spec, store, spec.windows)}
+    tables = {state.name: state for state in states(spec, store, spec.windows)}
     return {
         stage.table: _expire(spark, store, spec, tables[stage.table], stage, run_id, metadata)
         for stage in plan_expiry(spec, tables.values())
@@ -90,7 +90,7 @@ def _expire(
     )
     try:
         replaced = {*stage.whole, *stage.mixed}
-        dropped = sum(each.rows for each in state.files if each.path in replaced) - kept.rows
+        dropped = sum(file.rows for file in state.files if file.path in replaced) - kept.rows
         if not dropped:
             return Expired(0, limit, None)
 

@@ -57,8 +57,8 @@ def compute_full(context: Context, staging: Staging) -> Computed:
     if sums.first is None or sums.horizon is None:
         raise nothing_usable(context, events)
     sliced = replace(sliced, count=sums.accepted)
-    found = counted()
-    read, unusable = found["read"], found["unusable"]
+    counts = counted()
+    read, unusable = counts["read"], counts["unusable"]
     first, horizon = _first_and_last(context, events, (sums.first, sums.horizon))
     context.progress(f"{read:,} rows read, {sums.accepted:,} events accepted")
 
@@ -72,7 +72,7 @@ def compute_full(context: Context, staging: Staging) -> Computed:
         gone = past(context, usable, ended_before, limit)
     quarantine = all_unusable(staging, events if unusable else None, gone)
     check_rows(read, sums, quarantine.rows - (gone.rows if gone else 0))
-    bots = sum(quarantine.reasons.get(each, 0) for each in reasons(context.spec))
+    bots = sum(quarantine.reasons.get(reason, 0) for reason in reasons(context.spec))
     low = first_start(context, (first, first + 1), list(definitions.values()))
     covered = dates_between(low, horizon, zone)
     accepted = sums.accepted - (gone.events if gone else 0)
@@ -186,5 +186,5 @@ def nothing_usable(context: Context, rows: DataFrame) -> SourceError:
 def _inputs(snapshot: Snapshot) -> str:
     if not snapshot.inputs:
         return "the table"
-    size = sum(each.size for each in snapshot.inputs) / 1e6
+    size = sum(file.size for file in snapshot.inputs) / 1e6
     return f"{len(snapshot.inputs):,} files, {size:,.1f} MB,"

@@ -89,8 +89,8 @@ class Gate:
         for name, rows in windows.items():
             validations += self._window(name, rows, rules[name], measured.get(name))
         keep(self.spec.tables, self.run_id, validations)
-        outcomes = tuple(one for each in validations for one in each.outcomes)
-        failed = [one for each in validations for one in each.failed]
+        outcomes = tuple(one for validation in validations for one in validation.outcomes)
+        failed = [one for validation in validations for one in validation.failed]
         if failed and not anyway:
             raise ChecksFailed(self.spec.path, self.run_id, outcomes)
         return outcomes
@@ -99,7 +99,7 @@ class Gate:
         builtin = self.spec.checks.about(["events"])
         metrics = measure_events(counted) if builtin else {}
         own = self.spec.checks.own.get(EVENTS, ())
-        names = [each for each in counted.events.columns if not each.startswith("_")]
+        names = [name for name in counted.events.columns if not name.startswith("_")]
         return judged(
             EVENTS,
             self.run_id,
@@ -111,10 +111,10 @@ class Gate:
         )
 
     def _rules(self, name: str) -> WindowRules:
-        each = self.spec.windows[name]
-        definition = Definition(each.window, each.aggregates)
+        entry = self.spec.windows[name]
+        definition = Definition(entry.window, entry.aggregates)
         spec = self.spec
-        key = key_of(each.window, spec.key)
+        key = key_of(entry.window, spec.key)
         return WindowRules(definition, key, spec.engine, spec.timezone, spec.id)
 
     def _builtin(self, rules: WindowRules) -> dict[str, Builtin]:
@@ -125,7 +125,7 @@ class Gate:
         if rows.computed is not None:
             return rows.computed
         if (rows.written or 0) > sample.FEW and "conservation" in self._builtin(rules):
-            return rows.frame.where(sample.sampled([column(each) for each in rules.key]))
+            return rows.frame.where(sample.sampled([column(name) for name in rules.key]))
         return None
 
     def _window(
@@ -141,7 +141,7 @@ class Gate:
             if "history" in builtin:
                 strange = self._unusual(rows, measured, builtin["history"])
                 metrics["history"] = len(strange)
-        found = judged(
+        validations = judged(
             name,
             self.run_id,
             _numbers(builtin, metrics),
@@ -151,8 +151,8 @@ class Gate:
             rules.key,
         )
         if measured is None:
-            return found
-        return [with_examples(each, rules, measured, strange) for each in found]
+            return validations
+        return [with_examples(validation, rules, measured, strange) for validation in validations]
 
     def _unusual(self, rows: Rows, measured: Measured, check: Builtin) -> list[dict[str, object]]:
         assert isinstance(check.limit, float)
@@ -160,29 +160,34 @@ class Gate:
         if rows.table is not None:
             near = {*rows.dates, *weekdays_before(rows.dates)}
             others = published_counts(rows.table, near, rows.without)
-            for day, each in others.items():
+            for day, other in others.items():
                 here = counts.get(day)
-                counts[day] = each if here is None else here + each
+                counts[day] = other if here is None else here + other
         return list(unusual(counts, rows.dates, check.limit))
 
 
 def with_examples(
-    found: Validation, rules: WindowRules, measured: Measured, strange: Sequence[dict[str, object]]
+    validation: Validation,
+    rules: WindowRules,
+    measured: Measured,
+    strange: Sequence[dict[str, object]],
 ) -> Validation:
     """The validation, with the number of rows that break a check, and some of them."""
     outcomes = []
-    for each in found.outcomes:
-        name = each.check.name
-        if each.check.builtin and not each.success:
+    for outcome in validation.outcomes:
+        name = outcome.check.name
+        if outcome.check.builtin and not outcome.success:
             if name in measured.broken:
                 rows = rules.examples(measured, name, EXAMPLES)
-                each = replace(each, unexpected=measured.broken[name], examples=tuple(rows))
+                outcome = replace(outcome, unexpected=measured.broken[name], examples=tuple(rows))
             elif name == "history":
-                each = replace(each, unexpected=len(strange), examples=tuple(strange[:EXAMPLES]))
-        outcomes.append(each)
-    return replace(found, outcomes=tuple(outcomes))
+                outcome = replace(
+                    outcome, unexpected=len(strange), examples=tuple(strange[:EXAMPLES])
+                )
+        outcomes.append(outcome)
+    return replace(validation, outcomes=tuple(outcomes))
 
 
 def _numbers(builtin: Mapping[str, Builtin], metrics: Mapping[str, float]) -> list[Check]:
     """The checks of the numbers that were measured."""
-    return [as_check(each) for name, each in builtin.items() if name in metrics]
+    return [as_check(check) for name, check in builtin.items() if name in metrics]

@@ -54,7 +54,7 @@ MANY = FEW
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Summary:
     """A summary of merged windows.
 
     Attributes:
@@ -104,14 +104,14 @@ def compute_late(context: Context, staging: Staging, stage: MergeStage) -> Compu
     """
     merges = [_merged(context, staging, late) for late in stage.late]
     last = merges[-1] if merges else None
-    tables = [each for merge in merges for each in merge.tables]
-    closure = reduce(Dates.__or__, [each.closure for each in tables if each.closure], NONE)
+    tables = [change for merge in merges for change in merge.tables]
+    closure = reduce(Dates.__or__, [change.closure for change in tables if change.closure], NONE)
     gone = None if last is None else last.past
     anew = merges[0].anew if len(merges) == 1 else None
     covered = context.tables[next(iter(context.spec.windows))].settled.covered
     bots = late_bots(context, anew, covered)
     quarantine = unusable(context, staging, stage.unseen, gone, closure, bots)
-    read = sum(each.facts["read"] for each in merges) + quarantine.rows
+    read = sum(merge.facts["read"] for merge in merges) + quarantine.rows
     counted = None
     if last is not None:
         people = read - quarantine.rows + quarantine.unusable
@@ -121,8 +121,8 @@ def compute_late(context: Context, staging: Staging, stage: MergeStage) -> Compu
         quarantine=quarantine,
         counted=counted,
         read=read,
-        accepted=sum(each.facts["accepted"] for each in merges),
-        duplicates=sum(each.facts["duplicates"] for each in merges),
+        accepted=sum(merge.facts["accepted"] for merge in merges),
+        duplicates=sum(merge.facts["duplicates"] for merge in merges),
         horizon=None if last is None else last.horizon,
     )
 
@@ -148,7 +148,7 @@ def _merged(context: Context, staging: Staging, late: LateInputs) -> _Merged:
     context.progress(f"{sums.accepted:,} late events")
     read = sums.rows if read is None else read
     latest = (record.horizon, sums.horizon, None if anew is None else anew.last)
-    horizon = max(each for each in latest if each is not None)
+    horizon = max(time for time in latest if time is not None)
     # Events of bots are included: they count in judging who is a bot.
     times = (sums.first, sums.horizon, *((anew.first, anew.last) if anew is not None else ()))
     known = None if went is None else _people_nearby(context, late.tables, sliced, went)
@@ -158,7 +158,7 @@ def _merged(context: Context, staging: Staging, late: LateInputs) -> _Merged:
         windows = _window(of, staging, sums, horizon, went)
         context.progress(f"{state.name}: {windows.rewrite.rows:,} windows changed")
         computed[state.name] = windows
-    every = {name: each.every for name, each in computed.items()}
+    every = {name: table_windows.every for name, table_windows in computed.items()}
     gone = past_if_any(context, events, every, sums, horizon)
     facts = {
         "late": sums.accepted,
@@ -242,8 +242,8 @@ def _not_counted(context: Context, events: DataFrame, record: Record) -> tuple[D
     spec = context.spec
     assert spec.id is not None
     dates, rows = _dates(events, spec.timezone)
-    counted = {path: each.counted & dates for path, each in record.inputs.items()}
-    before = context.reader.events({path: each for path, each in counted.items() if each})
+    counted = {path: file.counted & dates for path, file in record.inputs.items()}
+    before = context.reader.events({path: days for path, days in counted.items() if days})
     names = [*spec.key, spec.id]
     known = before.select(
         *(column(name).alias(f"_known{i}") for i, name in enumerate(names)),
@@ -267,14 +267,14 @@ def _people_nearby(
     context: Context, names: Sequence[str], late: Sliced, went: Sliced
 ) -> People | None:
     """The people around events that came and went, found once for several tables."""
-    definitions = [context.definitions[each] for each in names]
-    built = [each for each in definitions if not each.of_events]
+    definitions = [context.definitions[name] for name in names]
+    built = [definition for definition in definitions if not definition.of_events]
     if len(built) < 2:
         return None
     extents, bounds = computed_extents(spans_of(late).unionByName(spans_of(went)))
     if bounds is None:
         return None
-    reached = [_reached(context, each, *bounds) for each in built]
+    reached = [_reached(context, definition, *bounds) for definition in built]
     # Sessions are looked for a little further than their gap.
     span = min(low for low, _ in reached) - 1, max(high for _, high in reached) + 2
     return people(context, context.all_dates, span, (late.key, extents.select(*late.key.inner)))
@@ -307,15 +307,15 @@ def _window(
     whole, facts = computed_with(
         merged(sliced, known, rows, bitmap), *_facts(wanted, bitmap, reaching)
     )
-    found = _found(facts, bitmap)
+    summary = _summary(facts, bitmap)
     assigned = sums.assigned[state.name]
-    check_held(state.name, found.late, assigned)
+    check_held(state.name, summary.late, assigned)
     final = whole.where(wanted)
     # Each holds a late event.
-    extents = sent(final, found.late)
-    bounds = found.bounds
-    files: tuple[str, ...] | None = found.files
-    if found.behind or not definition.mergeable:
+    extents = sent(final, summary.late)
+    bounds = summary.bounds
+    files: tuple[str, ...] | None = summary.files
+    if summary.behind or not definition.mergeable:
         final, extents = rebuilt(of, extents)
         bounds, files = hull(extents), None
     ours = replace(built, frame=final.where(starts))
@@ -327,7 +327,7 @@ def _window(
         rewrite=rewrite,
         closure=dates_looked_at(bounds, definition.window, context.spec.timezone),
         every=replace(built, frame=every),
-        held=found.late,
+        held=summary.late,
         assigned=assigned,
         dropped=dropped_of(ours),
     )
@@ -341,7 +341,7 @@ def _near(
         return FileBitmap([]), None
     low, high = _reached(context, built.definition, sums.first, sums.horizon)
     files = candidates(context, state, built, low, high)
-    bitmap = FileBitmap([each.path for each in files])
+    bitmap = FileBitmap([file.path for file in files])
     if not files:
         return bitmap, None
     keys = built.sliced.key.inner
@@ -361,7 +361,7 @@ def _reached(context: Context, definition: Definition, first: int, last: int) ->
 
 
 def _facts(wanted: Column, bitmap: FileBitmap, reaching: Column) -> list[Column]:
-    """The aggregates over merged windows that `_found` reads."""
+    """The aggregates over merged windows that `_summary` reads."""
     return [
         F.sum(LATE).alias("late"),
         F.count_if(wanted & reaching).alias("behind"),
@@ -371,9 +371,9 @@ def _facts(wanted: Column, bitmap: FileBitmap, reaching: Column) -> list[Column]
     ]
 
 
-def _found(row: Mapping[str, Any], bitmap: FileBitmap) -> _Found:
+def _summary(row: Mapping[str, Any], bitmap: FileBitmap) -> _Summary:
     """Facts about the merged windows."""
-    return _Found(
+    return _Summary(
         late=row["late"] or 0,
         behind=row["behind"],
         bounds=None if row["low"] is None else (row["low"], row["high"]),

@@ -82,8 +82,8 @@ def late_keys(
     built = replace(sliced, events=there, count=seen["count"]).build(context.definitions[name])
     kind = built.kind
     assert isinstance(kind, Placed)
-    frame, found = computed_with(built.frame, F.sum(kind.held).alias("held"))
-    built, held = replace(built, frame=frame), found["held"] or 0
+    frame, facts = computed_with(built.frame, F.sum(kind.held).alias("held"))
+    built, held = replace(built, frame=frame), facts["held"] or 0
     assigned = _checked(context, state, built, touched, held)
     hull: Span
     if isinstance(built.definition.window, JoinWindow):
@@ -123,11 +123,11 @@ def _touched(late: Sliced, went: Sliced | None) -> DataFrame:
     if went is not None:
         assert went.events is not None
         rows = rows.unionByName(went.events.select(*keys, TIME, F.lit(-1).alias(_LATE)))
-    found = rows.groupBy(*keys).agg(
+    spans = rows.groupBy(*keys).agg(
         F.min(TIME).alias(START), F.max(TIME).alias(END), F.sum(_LATE).alias(_LATE)
     )
     # For the whole stream there is a row even if there are no events.
-    return found.where(F.col(START).isNotNull())
+    return spans.where(F.col(START).isNotNull())
 
 
 def _first_row(kind: Placed, first: int | None, least: int | None) -> int | None:

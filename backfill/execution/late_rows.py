@@ -189,6 +189,6 @@ def _with_row(late: Sliced, rows: Built) -> int:
     assert isinstance(window, SlidingWindow | TableWindow)
     keys = late.key.inner
     own = late.events.select(*keys, own_end(window, late.engine).alias(END))
-    others = rows.frame.select(*(F.col(each).alias(f"{_OTHER}{each}") for each in (*keys, END)))
-    same = [F.col(each).eqNullSafe(F.col(f"{_OTHER}{each}")) for each in (*keys, END)]
+    others = rows.frame.select(*(F.col(name).alias(f"{_OTHER}{name}") for name in (*keys, END)))
+    same = [F.col(name).eqNullSafe(F.col(f"{_OTHER}{name}")) for name in (*keys, END)]
     return own.join(others, reduce(and_, same), "left_semi").count()

@@ -82,22 +82,22 @@ def outside(slices: DataFrame, written: Built) -> DataFrame:
     """
     keys = written.sliced.key.inner
     columns = (*keys, START, END)
-    others = written.frame.select(*(F.col(each).alias(f"{_THERE}{each}") for each in columns))
-    same = [F.col(each).eqNullSafe(F.col(f"{_THERE}{each}")) for each in keys]
+    others = written.frame.select(*(F.col(name).alias(f"{_THERE}{name}") for name in columns))
+    same = [F.col(name).eqNullSafe(F.col(f"{_THERE}{name}")) for name in keys]
     inside = (F.col(FIRST) >= F.col(f"{_THERE}{START}")) & (F.col(LAST) <= F.col(f"{_THERE}{END}"))
     return slices.join(others, reduce(and_, same, inside), "left_anti")
 
 
-def unlike(found: DataFrame, written: Built) -> DataFrame:
+def unlike(windows: DataFrame, written: Built) -> DataFrame:
     """The expected windows that were not written as expected: key, start, end.
 
     Args:
-        found: the expected windows: key, start, end and number of events.
+        windows: the expected windows: key, start, end and number of events.
         written: the windows that were computed.
     """
     same = [*written.sliced.key.inner, START, END]
     # Events at the same time have a row each.
-    expected = found.groupBy(*same).agg(F.sum(EVENTS).alias(EVENTS))
+    expected = windows.groupBy(*same).agg(F.sum(EVENTS).alias(EVENTS))
     now = written.frame.groupBy(*same).agg(F.sum(EVENTS).alias(_THERE))
     joined = _joined(expected, now, same, "left")
     return joined.where(~F.col(EVENTS).eqNullSafe(F.col(_THERE))).select(*same)
@@ -106,12 +106,12 @@ def unlike(found: DataFrame, written: Built) -> DataFrame:
 def _joined(one: DataFrame, other: DataFrame, names: list[str], how: str) -> DataFrame:
     """Joined where these columns are equal; NULL equals NULL."""
     theirs = other.select(
-        *(F.col(each).alias(f"{_THERE}{each}") for each in names),
-        *(each for each in other.columns if each not in names),
+        *(F.col(name).alias(f"{_THERE}{name}") for name in names),
+        *(name for name in other.columns if name not in names),
     )
-    same = [F.col(each).eqNullSafe(F.col(f"{_THERE}{each}")) for each in names]
+    same = [F.col(name).eqNullSafe(F.col(f"{_THERE}{name}")) for name in names]
     joined = one.join(theirs, reduce(and_, same, F.lit(True)), how)
-    return joined.drop(*(f"{_THERE}{each}" for each in names))
+    return joined.drop(*(f"{_THERE}{name}" for name in names))
 
 
 def check_removed(
@@ -144,14 +144,14 @@ def check_removed(
     if removed is None:
         return []
     watched, seen = observed(removed, F.collect_set(FILE).alias("files"), hold=True)
-    found = (
+    counts = (
         _compared(watched, written).agg(F.count(_BEFORE), F.count_if(F.expr(_FEWER))).collect()[0]
     )
-    if found[1]:
+    if counts[1]:
         lost = _joined(removed, fewer(removed, written), _same(written), "left_semi")
         _check_events(context, state, part, written, lost)
     # Spark may observe nothing of a frame that it finds to be empty.
-    return sorted(seen()["files"]) if found[0] else []
+    return sorted(seen()["files"]) if counts[0] else []
 
 
 def _check_events(

@@ -33,7 +33,7 @@ def merged(
         One row per window that holds a late event: key, start, end (µs), the number of events,
         merged states, the number of late events, the bits of the published parts' files.
     """
-    own = [late.bound[each] for each in dict.fromkeys(definition.aggregates.values())]
+    own = [late.bound[aggregate] for aggregate in dict.fromkeys(definition.aggregates.values())]
     also = [F.sum(LATE).alias(LATE), *bitmap.joined()]
     window, keys = definition.window, late.key.inner
     if isinstance(window, SessionWindow):
@@ -49,7 +49,7 @@ def merged(
     else:
         placed = late.build(definition).frame.withColumns({FIRST: F.col(START), LAST: F.col(END)})
         parts = _beside(placed, late, definition, published, bitmap)
-        states = [state for each in own for state in each.merge()]
+        states = [state for aggregate in own for state in aggregate.merge()]
         whole = parts.groupBy(*keys, START, END).agg(F.sum(EVENTS).alias(EVENTS), *states, *also)
     return whole.where(F.col(LATE) > 0)
 
@@ -65,8 +65,8 @@ def _beside(
     columns = [*late.key.inner, FIRST, LAST, START, END, EVENTS]
     states = [
         state
-        for each in dict.fromkeys(definition.aggregates.values())
-        for state in late.bound[each].states()
+        for aggregate in dict.fromkeys(definition.aggregates.values())
+        for state in late.bound[aggregate].states()
     ]
     parts = new.select(*columns, *states, F.col(EVENTS).alias(LATE), *bitmap.none())
     if published is None:

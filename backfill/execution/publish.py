@@ -58,26 +58,28 @@ def publish(
     checks: tuple[Outcome, ...] = ()
     if computed.counted is not None:
         checks = _audit(context, staging, computed, anyway)
-    if any(each.stops for each in checks):
+    if any(outcome.stops for outcome in checks):
         facts = {**facts, "published_anyway": anyway}
     known = {"run_id": context.run_id, "kind": kind, "user": author(), **facts}
     # A restore takes back all of these tables or none.
-    tables = [each.state.name for each in computed.tables]
+    tables = [change.state.name for change in computed.tables]
     if not _quarantines_nothing(context, computed):
         tables.append(QUARANTINE)
     known["tables"] = json.dumps(tables)
     changed = _changed(context, computed.tables)
     versions: dict[str, int] = {}
     try:
-        for each in computed.tables:
-            name = each.state.name
-            versions[name] = _publish_table(context, each, {**known, "changed": changed.get(name)})
+        for change in computed.tables:
+            name = change.state.name
+            versions[name] = _publish_table(
+                context, change, {**known, "changed": changed.get(name)}
+            )
         # The quarantine comes last: a rerun finds what it lacks, whatever the tables have counted.
         _publish_quarantine(context, computed, known)
     except TableError as error:
         done = ", ".join(versions) or "nothing"
         raise error.after(f"Published so far: {done}") from error
-    found = {each.state.name: each for each in computed.tables}
+    by_name = {change.state.name: change for change in computed.tables}
     return RunResult(
         run_id=context.run_id,
         read=computed.read,
@@ -86,10 +88,10 @@ def publish(
         quarantined=computed.quarantine.reasons,
         windows={
             name: WindowResult(
-                found[name].rows, found[name].events, versions[name], found[name].dropped
+                by_name[name].rows, by_name[name].events, versions[name], by_name[name].dropped
             )
             for name in context.spec.windows
-            if name in found
+            if name in by_name
         },
         horizon_us=computed.horizon,
         seconds=time.monotonic() - began,
@@ -102,7 +104,7 @@ def _audit(
 ) -> tuple[Outcome, ...]:
     context.progress("checking what was written")
     gate = Gate(context.spec, context.run_id)
-    windows = {each.state.name: each.checked for each in computed.tables}
+    windows = {change.state.name: change.checked for change in computed.tables}
     try:
         return gate.audit(computed.counted, windows, anyway=anyway is not None)
     except ChecksFailed:
@@ -133,7 +135,7 @@ def _publish_table(context: Context, change: TableChange, known: Mapping[str, ob
 def _publish_quarantine(context: Context, computed: Computed, known: Mapping[str, object]) -> None:
     state, change = context.tables[QUARANTINE], computed.quarantine
     tables = (context.store.open(name) for name in context.spec.windows)
-    bots = mark(context.spec, (None if each is None else each.record for each in tables))
+    bots = mark(context.spec, (None if table is None else table.record for table in tables))
     before = None if state.record is None else state.record.bots
     if _quarantines_nothing(context, computed) and bots == before:
         return
@@ -169,24 +171,24 @@ def _changed(context: Context, tables: Sequence[TableChange]) -> dict[str, int]:
 
     A table whose key or kind of window has changed is left out.
     """
-    found, looked_up = {}, []
-    for each in tables:
-        name = each.state.name
-        if each.changed is not None:
-            found[name] = each.changed
-        elif each.state.table is None or each.replaces == ():
-            found[name] = each.staged.rows
+    totals, looked_up = {}, []
+    for change in tables:
+        name = change.state.name
+        if change.changed is not None:
+            totals[name] = change.changed
+        elif change.state.table is None or change.replaces == ():
+            totals[name] = change.staged.rows
         else:
             try:
-                made = _changes(context, each, each.state.table)
+                made = _changes(context, change, change.state.table)
             except ColumnError:
                 continue
-            found[name] = 0
+            totals[name] = 0
             looked_up.append(made.select(F.lit(name).alias("table")))
     if looked_up:
         counts = reduce(DataFrame.unionByName, looked_up).groupBy("table").count().collect()
-        found |= {row["table"]: row["count"] for row in counts}
-    return found
+        totals |= {row["table"]: row["count"] for row in counts}
+    return totals
 
 
 def _changes(context: Context, change: TableChange, table: Table) -> DataFrame:
@@ -243,8 +245,8 @@ def _recorded(
         base = Record(settings=own)
         if before is not None:
             base = context.carried(Record.from_json(before, home))
-        found = None if state.record is None else state.record.horizon
-        if before is not None and base.horizon not in (found, horizon):
+        old_horizon = None if state.record is None else state.record.horizon
+        if before is not None and base.horizon not in (old_horizon, horizon):
             raise _moved(state.name)
         after = base.with_counted(
             context.inputs if inputs is None else {**base.inputs, **inputs},
@@ -290,15 +292,15 @@ def _check_further(state: State, newest: Record, after: Record, zone: str) -> No
     reach there from these.
     """
     before = Record(settings={}) if state.record is None else state.record
-    found: list[str] = []
+    paths: list[str] = []
     if after.covered - newest.covered:
-        found += counted_beyond(newest, before, newest.covered, zone)
+        paths += counted_beyond(newest, before, newest.covered, zone)
     if newest.covered - before.covered:
-        found += counted_beyond(after, newest, before.covered, zone)
-    if found:
+        paths += counted_beyond(after, newest, before.covered, zone)
+    if paths:
         raise TableError(
             "another run has published meanwhile, and one of the two covers further dates, for "
-            f"which the other has counted late events of {shown(found[0])}",
+            f"which the other has counted late events of {shown(paths[0])}",
             field=state.name,
             way_out="Run again.",
         )
@@ -313,10 +315,10 @@ def _moved(name: str) -> TableError:
     )
 
 
-def _dropped(found: Dropped | None) -> Mapping[str, int]:
-    if found is None:
+def _dropped(dropped: Dropped | None) -> Mapping[str, int]:
+    if dropped is None:
         return {}
-    return {"dropped_sessions": found.sessions, "dropped_events": found.events}
+    return {"dropped_sessions": dropped.sessions, "dropped_events": dropped.events}
 
 
 def _ranges(dates: Dates | None) -> list[Any] | None:

@@ -25,19 +25,19 @@ def as_published(new: DataFrame, like: DataFrame, table: str) -> DataFrame:
     """
     own = {field.name: field.dataType for field in new.schema.fields}
     columns = []
-    for each in like.schema.fields:
-        now = own[each.name]
-        if not _holds(each.dataType, now):
+    for target in like.schema.fields:
+        now = own[target.name]
+        if not _holds(target.dataType, now):
             raise TableError(
-                f"is {each.dataType.simpleString()} in the table, but would be "
+                f"is {target.dataType.simpleString()} in the table, but would be "
                 f"{now.simpleString()} now: a type of the source has changed",
-                field=f"{table}, column {each.name}",
+                field=f"{table}, column {target.name}",
                 way_out="Nothing was published. Run everything: backfill run JOB",
             )
-        found = column(each.name)
-        if now != each.dataType:
-            found = found.cast(each.dataType).alias(each.name)
-        columns.append(found)
+        expression = column(target.name)
+        if now != target.dataType:
+            expression = expression.cast(target.dataType).alias(target.name)
+        columns.append(expression)
     return new.select(*columns)
 
 
@@ -46,7 +46,7 @@ def _holds(type: T.DataType, other: T.DataType) -> bool:
     if isinstance(type, _WHOLE) and isinstance(other, _WHOLE):
         return _WHOLE.index(other.__class__) <= _WHOLE.index(type.__class__)
     if isinstance(type, T.DecimalType) and isinstance(other, T.DecimalType):
-        whole, others = (each.precision - each.scale for each in (type, other))
+        whole, others = (decimal.precision - decimal.scale for decimal in (type, other))
         return whole >= others and type.scale >= other.scale
     if isinstance(type, T.ArrayType) and isinstance(other, T.ArrayType):
         return _holds(type.elementType, other.elementType)

@@ -43,19 +43,19 @@ def unusable(
         closure: the run's dates.
         bots: what changes for the events of bots; None for a job without rules for bots.
     """
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     rows: list[DataFrame] = []
     if new:
         bad = context.reader.unusable(list(new))
-        found = {row[REASON]: row["count"] for row in bad.groupBy(REASON).count().collect()}
-        rows += [bad] if found else []
-    count = of_bots = sum(found.values())
+        counts = {row[REASON]: row["count"] for row in bad.groupBy(REASON).count().collect()}
+        rows += [bad] if counts else []
+    count = of_bots = sum(counts.values())
     added = past is not None and past.rows > 0
     if past is not None and added:
-        found[BEYOND] = past.rows
+        counts[BEYOND] = past.rows
         rows.append(past.frame)
     if bots is not None:
-        found |= bots.counts
+        counts |= bots.counts
         of_bots += sum(bots.counts.values())
         if bots.coming is not None:
             added = True
@@ -70,7 +70,7 @@ def unusable(
         staged=staged,
         replaces=replaced,
         rows=of_bots,
-        reasons=found,
+        reasons=counts,
         unusable=count,
         inputs={path: context.inputs[path] for path in new},
         closure=closure,
@@ -96,7 +96,7 @@ def all_unusable(
         staged=staged,
         replaces="all",
         rows=staged.rows,
-        reasons=dict(sorted(counts.items(), key=lambda each: (-each[1], each[0]))),
+        reasons=dict(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))),
         unusable=staged.rows,
         inputs=None,
         closure=None,
@@ -131,17 +131,17 @@ def _quarantined(
         # The path is followed by the line in an access log, by partition and offset in a topic.
         path = F.regexp_replace("source", r":\d+$", "")
         before = F.regexp_replace(path, r":\d+$", "")
-        gone = reduce(or_, (each.isin(changed) for each in (F.col("source"), path, before)))
+        gone = reduce(or_, (column.isin(changed) for column in (F.col("source"), path, before)))
         rows = rows.where(F.col("source").isNull() | ~gone)
     if bots is not None and bots.every:
         rows = rows.where(~F.col("reason").isin(reasons(context.spec)))
     if changed or (bots is not None and bots.every):
-        files = [each.path for each in state.files]
+        files = [file.path for file in state.files]
     if bots is not None and bots.leaving is not None:
         if not files and state.files:
             held = state.table.read(context.spark, with_file=True)
-            found = _left(context, held, bots.leaving, "left_semi").select(FILE).distinct()
-            files = sorted(row[FILE] for row in found.collect())
+            paths = _left(context, held, bots.leaving, "left_semi").select(FILE).distinct()
+            files = sorted(row[FILE] for row in paths.collect())
         rows = _left(context, rows, bots.leaving, "left_anti")
     if not files:
         return rows, [], None
@@ -158,6 +158,6 @@ def _left(context: Context, rows: DataFrame, leaving: DataFrame, how: str) -> Da
     theirs = quarantine_rows(leaving.withColumn(REASON, F.lit(""))).select(
         F.col("raw").alias(f"{_GONE}raw"), F.col("source").alias(f"{_GONE}source")
     )
-    same = [F.col(each).eqNullSafe(F.col(f"{_GONE}{each}")) for each in ("raw", "source")]
+    same = [F.col(name).eqNullSafe(F.col(f"{_GONE}{name}")) for name in ("raw", "source")]
     judged = F.col("reason").isin([*reasons(context.spec), BEYOND])
     return rows.join(theirs, reduce(and_, same, judged), how)

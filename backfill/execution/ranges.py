@@ -99,11 +99,11 @@ def compute_range(
         if context.reader.may_hold(path, span_of(dates, zone))
     ]
     computed = [
-        _compute_input(context, staging, each, horizon) for each in range_inputs(context, dates)
+        _compute_input(context, staging, part, horizon) for part in range_inputs(context, dates)
     ]
     last = computed[-1]
-    tables = [each for one in computed for each in one.tables]
-    closure = reduce(Dates.__or__, [each.closure for each in tables if each.closure], dates)
+    tables = [change for one in computed for change in one.tables]
+    closure = reduce(Dates.__or__, [change.closure for change in tables if change.closure], dates)
     quarantine = unusable(context, staging, new, last.past, closure, last.bots)
     _report_replaced(context, dates)
     return Computed(
@@ -125,10 +125,12 @@ def compute_range(
 
 def _report_replaced(context: Context, dates: Dates) -> None:
     """Reports dates outside the run's with windows of inputs that are gone or have changed."""
-    found = [
-        each for name in context.definitions for each in context.replaced(context.tables[name])
+    replacements = [
+        replacement
+        for name in context.definitions
+        for replacement in context.replaced(context.tables[name])
     ]
-    left = dates_of(found) - dates
+    left = dates_of(replacements) - dates
     if left:
         ranges = ", ".join(map(_range_text, left.ranges))
         context.progress(f"inputs of {ranges} are missing or have changed: run these dates as well")
@@ -143,8 +145,8 @@ def _range_text(dates: Range) -> str:
 
 def _compute_input(context: Context, staging: Staging, part: RangeInput, horizon: int) -> _Computed:
     """Computes and writes the windows of some tables."""
-    context, found, sliced, sums = sliced_input(context, part)
-    covered = covered_after(context, sums, part, found.bots)
+    context, traffic, sliced, sums = sliced_input(context, part)
+    covered = covered_after(context, sums, part, traffic.bots)
     computed = {}
     for state in part.states:
         windows = _window(context, staging, state, sliced, part, sums, horizon, covered[state.name])
@@ -152,10 +154,10 @@ def _compute_input(context: Context, staging: Staging, part: RangeInput, horizon
         computed[state.name] = windows
     # Events of bots are included: they count in judging who is a bot.
     times = [sums.first, sums.horizon]
-    if found.bots is not None:
-        times += found.bots.agg(F.min(TIME), F.max(TIME)).collect()[0]
-    every = {name: each.every for name, each in computed.items()}
-    inside = found.events.where(inside_span(F.col(TIME), part.span))
+    if traffic.bots is not None:
+        times += traffic.bots.agg(F.min(TIME), F.max(TIME)).collect()[0]
+    every = {name: table_windows.every for name, table_windows in computed.items()}
+    inside = traffic.events.where(inside_span(F.col(TIME), part.span))
     gone = past_if_any(context, inside, every, sums, horizon)
     facts = {
         "from": part.dates.ranges[0][0],
@@ -180,12 +182,12 @@ def _compute_input(context: Context, staging: Staging, part: RangeInput, horizon
     counted = Counted(
         sliced=sliced,
         sums=sums.also,
-        events=found.events,
+        events=traffic.events,
         id=context.spec.id,
         read=sums.rows,
         quarantined=0,
     )
-    bots = bots_of_range(context, part, found.bots, covered[part.states[0].name])
+    bots = bots_of_range(context, part, traffic.bots, covered[part.states[0].name])
     return _Computed(tables, gone, facts, counted, bots)
 
 
@@ -269,22 +271,22 @@ def _session(
     covered: Dates,
 ) -> ComputedWindows:
     definition = context.definitions[state.name]
-    found = followed(context, state, sliced, part)
-    whole = sliced.joined(found.slices)
+    crossing = followed(context, state, sliced, part)
+    whole = sliced.joined(crossing.slices)
     built = whole.build(definition)
     every, in_windows = computed_with(built.frame, F.sum(EVENTS).alias("events"))
     held = in_windows["events"] or 0
-    assigned = sums.assigned[state.name] + sum(each.count or 0 for each in found.slices)
+    assigned = sums.assigned[state.name] + sum(piece.count or 0 for piece in crossing.slices)
     check_held(state.name, held, assigned)
     here = replace(built, frame=every)
     low, high = part.span
-    edges = [low, high - 1, *(found.hull or ())]
+    edges = [low, high - 1, *(crossing.hull or ())]
     between = min(edges), max(edges)
     within = overlaps(here, part.span)
     # Everything inside the range is replaced.
     over, reached = None, every.where(within)
     if between != (low, high - 1):
-        over = found.extents.where((F.col(START) < low) | (F.col(END) >= high))
+        over = crossing.extents.where((F.col(START) < low) | (F.col(END) >= high))
         beyond = match_rows(every.where(~within), here, ReplacedWindows(None, over), "left_semi")
         reached = reached.unionByName(beyond)
     inside = replace(built, frame=reached)
@@ -294,10 +296,10 @@ def _session(
     ours = replace(built, frame=inside.frame.where(kept))
     rewrite = rewrite_files(context, staging, state, ours, old_windows, between, horizon, files)
     closure = part.dates | dates_of_span(part.span, context.spec.timezone)
-    closure |= dates_looked_at(found.hull, definition.window, context.spec.timezone)
-    if found.steps:
-        starts = [each for each in (found.low, *edges) if each is not None]
-        ends = [each - 1 for each in (found.high,) if each is not None]
+    closure |= dates_looked_at(crossing.hull, definition.window, context.spec.timezone)
+    if crossing.steps:
+        starts = [start for start in (crossing.low, *edges) if start is not None]
+        ends = [end - 1 for end in (crossing.high,) if end is not None]
         closure |= dates_between(min(starts), max([*edges, *ends]), context.spec.timezone)
     return ComputedWindows(
         rewrite=rewrite,

@@ -150,8 +150,8 @@ def _rebuilt(of: Rebuild, wanted: DataFrame) -> tuple[DataFrame, DataFrame]:
     if not isinstance(definition.window, SessionWindow):
         return from_events(of, wanted).select(*columns), wanted.select(*bounds)
     if definition.ruled:
-        found, over = followed(of, wanted.select(*bounds))
-        return found.select(*columns), over
+        windows, over = followed(of, wanted.select(*bounds))
+        return windows.select(*columns), over
     reaching = behind(of.context, of.state.settled, definition)
     followed_keys = computed_once(wanted.where(reaching).select(*keys))
     settled = of_keys(wanted, followed_keys, keys, "left_anti")
@@ -160,8 +160,8 @@ def _rebuilt(of: Rebuild, wanted: DataFrame) -> tuple[DataFrame, DataFrame]:
     final, extents = final.select(*columns), wanted.select(*bounds)
     if not followed_keys.count():
         return final, extents
-    found, over = followed(of, edge)
-    return final.unionByName(found.select(*columns)), extents.unionByName(over)
+    windows, over = followed(of, edge)
+    return final.unionByName(windows.select(*columns)), extents.unionByName(over)
 
 
 def from_events(of: Rebuild, windows: DataFrame) -> DataFrame:
@@ -190,12 +190,12 @@ def followed(of: Rebuild, edge: DataFrame) -> tuple[DataFrame, DataFrame]:
     span = (low - gap - 1, high + gap + 2)
 
     def read(low: int | None, high: int | None, wanted: DataFrame) -> Sliced:
-        found = of.slices(of.events((low, high), wanted))
-        return replace(found, frame=computed_once(found.frame))
+        new_slices = of.slices(of.events((low, high), wanted))
+        return replace(new_slices, frame=computed_once(new_slices.frame))
 
     inside = of.slices(of.events(span, edge))
     kept = replace(inside, frame=computed_once(inside.frame))
-    found = follow(
+    crossing = follow(
         extents_of(kept, definition, edge, of.published(*span, edge)),
         window,
         of.context.spec.engine.rules_for(window),
@@ -205,6 +205,6 @@ def followed(of: Rebuild, edge: DataFrame) -> tuple[DataFrame, DataFrame]:
         read=read,
         published=of.published,
     )
-    built = kept.joined(found.slices).build(definition)
-    over = computed_once(found.extents)
+    built = kept.joined(crossing.slices).build(definition)
+    over = computed_once(crossing.extents)
     return match_rows(built.frame, built, ReplacedWindows(None, over), "left_semi"), over

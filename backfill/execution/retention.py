@@ -80,11 +80,11 @@ def past(context: Context, events: DataFrame, windows: Mapping[str, Built], limi
         limit: µs.
     """
     kept, held = {}, {}
-    for name, each in windows.items():
-        wanted = (*each.sliced.key.inner, START, END, each.kind.held)
-        over = each.frame.where(ended(each, limit)).select(*wanted)
-        frame, found = computed_with(over, F.sum(each.kind.held).alias("held"))
-        kept[name], held[name] = replace(each, frame=frame), found["held"] or 0
+    for name, built in windows.items():
+        wanted = (*built.sliced.key.inner, START, END, built.kind.held)
+        over = built.frame.where(ended(built, limit)).select(*wanted)
+        frame, facts = computed_with(over, F.sum(built.kind.held).alias("held"))
+        kept[name], held[name] = replace(built, frame=frame), facts["held"] or 0
     gone = beyond(events, kept.values(), limit)
     if context.spec.id is None:
         rows = count = gone.count()

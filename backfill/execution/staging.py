@@ -21,7 +21,7 @@ from backfill.store import Staged
 
 # The columns that identify a row of the quarantine.
 _PLACE = ("reason", "raw", "source")
-_QUARANTINE = T.StructType([T.StructField(each, T.StringType()) for each in (*_PLACE, "run_id")])
+_QUARANTINE = T.StructType([T.StructField(name, T.StringType()) for name in (*_PLACE, "run_id")])
 
 
 class Staging:
@@ -81,14 +81,14 @@ class Staging:
         """
         if rows is None:
             return self._stage(QUARANTINE, _QUARANTINE if kept is None else kept, (), ("source",))
-        found = quarantine_rows(rows).withColumn("run_id", F.lit(self._context.run_id))
+        quarantined = quarantine_rows(rows).withColumn("run_id", F.lit(self._context.run_id))
         if known is not None:
-            again = known.select(*(F.col(each).alias(f"_known_{each}") for each in _PLACE))
-            same = [F.col(each).eqNullSafe(F.col(f"_known_{each}")) for each in _PLACE]
-            found = found.join(again, reduce(and_, same), "left_anti")
+            again = known.select(*(F.col(name).alias(f"_known_{name}") for name in _PLACE))
+            same = [F.col(name).eqNullSafe(F.col(f"_known_{name}")) for name in _PLACE]
+            quarantined = quarantined.join(again, reduce(and_, same), "left_anti")
         if kept is not None:
-            found = found.unionByName(kept)
-        return self._stage(QUARANTINE, found, (), ("source",))
+            quarantined = quarantined.unionByName(kept)
+        return self._stage(QUARANTINE, quarantined, (), ("source",))
 
     def _stage(
         self,

@@ -62,10 +62,10 @@ def _counted(
     The latter is None unless the tables hold every window of these events.
     """
     record = next(iter(records.values()))
-    alike = all(_same_inputs(record, each) for each in records.values())
+    alike = all(_same_inputs(record, other) for other in records.values())
     same = all(
-        path in context.inputs and each.same_content(context.inputs[path])
-        for path, each in record.inputs.items()
+        path in context.inputs and file.same_content(context.inputs[path])
+        for path, file in record.inputs.items()
     )
     if not alike or not same:
         why = (
@@ -78,22 +78,22 @@ def _counted(
     names, zone = list(records), context.spec.timezone
     context = with_combining(context, record.inputs, names)
     context.progress("reading the events that were counted")
-    rows = context.reader.events({path: each.counted for path, each in record.inputs.items()})
+    rows = context.reader.events({path: file.counted for path, file in record.inputs.items()})
     events = judged(context, rows).where(F.col(REASON).isNull())
     sliced = slices(context, events, names).by_key()
     sliced = replace(sliced, frame=staging.persisted(sliced.frame))
     definitions = of(context, names)
     sums = totals(sliced, definitions, slice_checks(sliced, EVERYTHING))
     state = context.tables[QUARANTINE]
-    quarantined = sum(each.rows for each in state.files)
+    quarantined = sum(file.rows for file in state.files)
     bots = gone = 0
     if state.table is not None:
         usable = F.col("reason").isin([*reasons(context.spec), BEYOND])
         rows = state.table.read(context.spark).where(usable)
-        found = {row["reason"]: row["count"] for row in rows.groupBy("reason").count().collect()}
+        counts = {row["reason"]: row["count"] for row in rows.groupBy("reason").count().collect()}
         # These are among the events that are read above.
-        gone = found.pop(BEYOND, 0)
-        bots = sum(found.values())
+        gone = counts.pop(BEYOND, 0)
+        bots = sum(counts.values())
     counted = Counted(
         sliced=sliced,
         sums=sums.also,
@@ -106,16 +106,16 @@ def _counted(
     if sums.first is not None and sums.horizon is not None:
         low = first_start(context, (sums.first, sums.first + 1), list(definitions.values()))
         every = dates_between(low, sums.horizon, zone)
-        whole = all(not every - each.covered for each in records.values())
-    expired = any(each.expired is not None for each in records.values())
+        whole = all(not every - table_record.covered for table_record in records.values())
+    expired = any(table_record.expired is not None for table_record in records.values())
     return counted, sums.assigned if whole and not expired else None
 
 
 def _same_inputs(one: Record, other: Record) -> bool:
     """Whether two tables have counted the same content, whenever its files were written."""
     return one.inputs.keys() == other.inputs.keys() and all(
-        each.same_content(other.inputs[path]) and each.counted == other.inputs[path].counted
-        for path, each in one.inputs.items()
+        file.same_content(other.inputs[path]) and file.counted == other.inputs[path].counted
+        for path, file in one.inputs.items()
     )
 
 
@@ -134,7 +134,7 @@ def _rows(
             inside |= (F.col("date") >= low) & (F.col("date") < high)
         rows = rows.where(inside)
         # The rows of these files are looked at anyway.
-        without = tuple(each.path for each in state.files if each.minimum["date"] in dates)
+        without = tuple(file.path for file in state.files if file.minimum["date"] in dates)
     return Rows(
         frame=rows,
         dates=dates_over(wanted, record.horizon, context.spec.timezone),

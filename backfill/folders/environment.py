@@ -21,5 +21,5 @@ def delta_options() -> dict[str, str]:
     if server is None:
         return {}
     # For a server other than Amazon's, the library by itself takes only keys in the environment.
-    found = {} if "AWS_ACCESS_KEY_ID" in os.environ else {"AWS_FORCE_CREDENTIAL_LOAD": "true"}
-    return {**found, "allow_http": "true"} if server.startswith("http://") else found
+    options = {} if "AWS_ACCESS_KEY_ID" in os.environ else {"AWS_FORCE_CREDENTIAL_LOAD": "true"}
+    return {**options, "allow_http": "true"} if server.startswith("http://") else options

@@ -25,13 +25,13 @@ def meet(path: str, folder: Folder) -> bool:
         >>> from pathlib import Path
         >>> from backfill.folders import LocalFolder
         >>> out = LocalFolder(Path("/out"))
-        >>> [meet(each, out) for each in ("/", "/out/x", "/other", "/{in,o*}")]
+        >>> [meet(path, out) for path in ("/", "/out/x", "/other", "/{in,o*}")]
         [True, True, False, True]
-        >>> [meet(each, LocalFolder(Path("/_out"))) for each in ("/*", "/_*")]
+        >>> [meet(path, LocalFolder(Path("/_out"))) for path in ("/*", "/_*")]
         [False, True]
     """
     path = unquote(urlsplit(path).path) if path.startswith("file:") else path
-    parts, own = (same_scheme(each).rstrip("/").split("/") for each in (path, str(folder)))
+    parts, own = (same_scheme(url).rstrip("/").split("/") for url in (path, str(folder)))
     # That holds if they are alike as far as both go.
     return all(starmap(_matches, zip(own, parts, strict=False)))
 
@@ -45,16 +45,16 @@ def _matches(name: str, pattern: str) -> bool:
         return True
     hidden = name.startswith((".", "_"))
     return any(
-        fnmatchcase(name, each.replace("[^", "[!"))
-        for each in _alternatives(pattern)
-        if not hidden or each[:1] == name[:1]
+        fnmatchcase(name, alternative.replace("[^", "[!"))
+        for alternative in _alternatives(pattern)
+        if not hidden or alternative[:1] == name[:1]
     )
 
 
 def _alternatives(pattern: str) -> Iterator[str]:
-    found = _ALTERNATIVES.search(pattern)
-    if found is None:
+    match = _ALTERNATIVES.search(pattern)
+    if match is None:
         yield pattern
         return
-    for each in found[1].split(","):
-        yield from _alternatives(pattern[: found.start()] + each + pattern[found.end() :])
+    for choice in match[1].split(","):
+        yield from _alternatives(pattern[: match.start()] + choice + pattern[match.end() :])

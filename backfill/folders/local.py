@@ -83,32 +83,32 @@ class LocalFolder:
 
     def files(self) -> dict[str, Found]:
         """See `Folder`."""
-        found = {}
+        by_path = {}
         with self.answering():
             for folder, _, names in os.walk(self.local, onerror=_fail):
                 inside = Path(folder).relative_to(self.local)
                 for name in names:
-                    each = _status(Path(folder, name))
-                    if each is not None:
-                        found[(inside / name).as_posix()] = each
-        return dict(sorted(found.items()))
+                    file = _status(Path(folder, name))
+                    if file is not None:
+                        by_path[(inside / name).as_posix()] = file
+        return dict(sorted(by_path.items()))
 
     def entries(self) -> dict[str, Found]:
         """See `Folder`."""
-        found = {}
+        by_name = {}
         for name in self.names():
             top = self.local / name
             # Folders count as well: a run makes some before its first file.
-            inside = [_status(each) for each in (top, *top.rglob("*"))]
+            inside = [_status(place) for place in (top, *top.rglob("*"))]
             # If a run moves or deletes the folder meanwhile, something in it is missing.
             if None not in inside:
-                found[name] = together(each for each in inside if each is not None)
-        return found
+                by_name[name] = together(entry for entry in inside if entry is not None)
+        return by_name
 
     def missing(self, paths: Iterable[str]) -> list[str]:
         """See `Folder`."""
         with self.answering():
-            return [each for each in paths if _status(self.local / each) is None]
+            return [path for path in paths if _status(self.local / path) is None]
 
     def read(self, inside: str) -> bytes:
         """See `Folder`."""
@@ -146,8 +146,8 @@ class LocalFolder:
     def delete(self, paths: Iterable[str]) -> None:
         """See `Folder`."""
         with self.answering():
-            for each in paths:
-                (self.local / each).unlink(missing_ok=True)
+            for path in paths:
+                (self.local / path).unlink(missing_ok=True)
 
     def delete_all(self) -> None:
         """See `Folder`."""

@@ -75,26 +75,26 @@ class ObjectFolder:
     def files(self) -> dict[str, Found]:
         """See `Folder`."""
         return {
-            path: Found(each.size, each.mtime_ns / 1e9)
-            for path, each in sorted(self._listed(recursive=True).items())
-            if each.is_file
+            path: Found(info.size, info.mtime_ns / 1e9)
+            for path, info in sorted(self._listed(recursive=True).items())
+            if info.is_file
         }
 
     def entries(self) -> dict[str, Found]:
         """See `Folder`."""
-        found: dict[str, list[Found]] = {}
-        for path, each in self.files().items():
-            found.setdefault(path.partition("/")[0], []).append(each)
-        return {name: together(inside) for name, inside in found.items()}
+        by_name: dict[str, list[Found]] = {}
+        for path, file in self.files().items():
+            by_name.setdefault(path.partition("/")[0], []).append(file)
+        return {name: together(inside) for name, inside in by_name.items()}
 
     def missing(self, paths: Iterable[str]) -> list[str]:
         """See `Folder`."""
         wanted = list(paths)
         if len(wanted) > _FEW:
             there: Collection[str] = self.files()
-            return [each for each in wanted if each not in there]
-        found = self._each(lambda path: self.filesystem.get_file_info(self.path(path)), wanted)
-        return [path for path, each in zip(wanted, found, strict=True) if not each.is_file]
+            return [path for path in wanted if path not in there]
+        infos = self._each(lambda path: self.filesystem.get_file_info(self.path(path)), wanted)
+        return [path for path, info in zip(wanted, infos, strict=True) if not info.is_file]
 
     def read(self, inside: str) -> bytes:
         """See `Folder`."""
@@ -135,12 +135,12 @@ class ObjectFolder:
     def _listed(self, *, recursive: bool) -> dict[str, fs.FileInfo]:
         root = self.path("")
         with self.answering():
-            found = self.filesystem.get_file_info(
+            infos = self.filesystem.get_file_info(
                 fs.FileSelector(root, allow_not_found=True, recursive=recursive)
             )
-            if not found:
+            if not infos:
                 self._check_bucket(root.partition("/")[0])
-        return {each.path[len(root) + 1 :]: each for each in found}
+        return {info.path[len(root) + 1 :]: info for info in infos}
 
     def _check_bucket(self, name: str) -> None:
         """Tells a missing bucket from an empty folder, as far as we are allowed to ask."""

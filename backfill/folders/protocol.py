@@ -90,5 +90,5 @@ class Folder(Protocol):
 
 def together(inside: Iterable[Found]) -> Found:
     """Several entries as one."""
-    found = list(inside)
-    return Found(sum(each.size for each in found), max(each.modified for each in found))
+    entries = list(inside)
+    return Found(sum(entry.size for entry in entries), max(entry.modified for entry in entries))

@@ -243,7 +243,7 @@ def sessionize(
     """
     check_frame(events)
     check_window(window, SessionWindow, example="SessionWindow(gap='30m')")
-    taken = [each for each in events.columns if each in _ADDED]
+    taken = [name for name in events.columns if name in _ADDED]
     if taken:
         raise ColumnError(
             "the events already have a column with this name",
@@ -258,30 +258,30 @@ def sessionize(
         events, system, names, time, time_format, timezone, id=None, arrival=arrived
     )
     types = {field.name: field.dataType for field in events.schema.fields}
-    keys = Key(tuple(names), tuple(types[each] for each in names))
+    keys = Key(tuple(names), tuple(types[name] for name in names))
     usable = F.col("_usable")
     # Rows that can't be used sort into partitions of their own, so they start no session.
     by_key = ["_usable", *keys.inner]
     theirs = set_aside(events.columns)
-    ties = [theirs[each] for each, type in types.items() if sortable(type)]
+    ties = [theirs[name] for name, type in types.items() if sortable(type)]
     order = [
-        *(column(theirs[each]) for each in arrived),
+        *(column(theirs[name]) for name in arrived),
         *map(F.col, rule_columns(window)),
         *map(column, ties),
     ]
     cutter = Cutter(window, rules, by_key, timezone, order)
     numbered = cutter.numbered(
         placed.select(
-            *(column(each).alias(theirs[each]) for each in events.columns),
+            *(column(name).alias(theirs[name]) for name in events.columns),
             *rule_inputs(placed, window),
-            *(column(each).alias(key_name(i)) for i, each in enumerate(names)),
+            *(column(name).alias(key_name(i)) for i, name in enumerate(names)),
             F.col(REASON).isNull().alias("_usable"),
             F.col(TIME).alias(FIRST),
         )
     )
     added = _of_sessions(numbered, keys, window, rules, by_key)
     return added.select(
-        *(column(theirs[each]).alias(each) for each in events.columns),
+        *(column(theirs[name]).alias(name) for name in events.columns),
         *(F.when(usable & F.col(_KEPT), F.col(f"_{name}")).alias(name) for name in _ADDED),
     )
 
@@ -343,18 +343,18 @@ def bots(
             value=_BOT,
             way_out="Drop or rename it",
         )
-    system, names, found = engine_named(engine), names_of(key, field="key"), Bots.of(gap, rules)
+    system, names, bot_rules = engine_named(engine), names_of(key, field="key"), Bots.of(gap, rules)
     placed = _normalised(events, system, names, time, time_format, timezone, id=id, arrival=())
     marked = with_bots(
         placed,
-        found,
+        bot_rules,
         key=names,
         zone=timezone,
-        rules=system.rules_for(SessionWindow(gap=found.gap)),
+        rules=system.rules_for(SessionWindow(gap=bot_rules.gap)),
         id=id,
         name=_BOT,
     )
-    return marked.select(*(column(each) for each in events.columns), _BOT)
+    return marked.select(*(column(name) for name in events.columns), _BOT)
 
 
 def _of_sessions(

@@ -40,7 +40,9 @@ def check_window(window: object, *kinds: type, example: str) -> None:
 
 def check_metrics(metrics: object) -> None:
     """Raises an AggregateError if it is not a list of metrics."""
-    if not isinstance(metrics, Sequence) or not all(isinstance(each, Metric) for each in metrics):
+    if not isinstance(metrics, Sequence) or not all(
+        isinstance(metric, Metric) for metric in metrics
+    ):
         raise AggregateError(
             "must be a list of metrics",
             field="metrics",
@@ -63,15 +65,15 @@ def given_aggregates(aggregates: Mapping[str, Aggregate | str]) -> dict[str, Agg
             value=str(aggregates),
             way_out="Such as {'events': count()}",
         )
-    found = {}
-    for name, each in aggregates.items():
-        made = parse(each) if isinstance(each, str) else each
+    parsed = {}
+    for name, aggregate in aggregates.items():
+        made = parse(aggregate) if isinstance(aggregate, str) else aggregate
         if not isinstance(made, Aggregate) or not isinstance(name, str):
             raise AggregateError(
                 "must be an aggregate by the name of its column",
                 field=f"aggregates.{name}",
-                value=str(each),
+                value=str(aggregate),
                 way_out="Such as {'events': count()}, or {'events': 'count'}",
             )
-        found[name] = made
-    return found
+        parsed[name] = made
+    return parsed

@@ -51,17 +51,17 @@ def count(
     engine.check(window)
     check_names(aggregates, key, window)
     check_arrival(events, window, arrival)
-    found = bind_events(events, aggregates, key=key, id=id, arrival=arrival)
-    check_framed(events, found.bound.values())
-    check_subtracted(events, found.bound.values())
-    group = found.key if window.per == "key" else Key((), ())
+    bound_events = bind_events(events, aggregates, key=key, id=id, arrival=arrival)
+    check_framed(events, bound_events.bound.values())
+    check_subtracted(events, bound_events.bound.values())
+    group = bound_events.key if window.per == "key" else Key((), ())
     rows = count_rows(
-        found.frame,
+        bound_events.frame,
         window,
         group.inner,
-        list(found.bound.values()),
-        arrival=found.arrival,
-        ties=ties(found.key, id),
+        list(bound_events.bound.values()),
+        arrival=bound_events.arrival,
+        ties=ties(bound_events.key, id),
         engine=engine,
     )
     return rows.select(
@@ -70,5 +70,5 @@ def count(
         F.timestamp_micros(END).alias("window_end"),
         FIRST_EVENT,
         LAST_EVENT,
-        *(found.bound[each].finish(name) for name, each in aggregates.items()),
+        *(bound_events.bound[aggregate].finish(name) for name, aggregate in aggregates.items()),
     )

@@ -82,12 +82,14 @@ def slice_events(
         AggregateError: if an aggregate does not fit the events, or its name is taken.
         WindowError: if the engine refuses a window.
     """
-    for each in definitions:
-        check_names(each.aggregates, key, each.window)
-        check_arrival(events, each.window, arrival)
-        check_dimensions(events, each.window)
-        check_looked_at(events, each.window)
-    wanted = [each for definition in definitions for each in definition.aggregates.values()]
+    for definition in definitions:
+        check_names(definition.aggregates, key, definition.window)
+        check_arrival(events, definition.window, arrival)
+        check_dimensions(events, definition.window)
+        check_looked_at(events, definition.window)
+    wanted = [
+        aggregate for definition in definitions for aggregate in definition.aggregates.values()
+    ]
     inputs = partial(with_inputs, events, wanted, key=key, id=id, arrival=arrival)
     wanted_by = [*dimensions, *dimensions_of(definitions)]
     by = {name: f"_by{i}" for i, name in enumerate(dict.fromkeys(wanted_by)) if name not in key}
@@ -95,40 +97,42 @@ def slice_events(
     held = {text: f"_side{i}" for i, text in enumerate(predicates)}
     also = [column(name).alias(inner) for name, inner in by.items()]
     also += [predicate(events, predicates[text], text).alias(inner) for text, inner in held.items()]
-    found = inputs(also=also)
-    frame, keys, bound = found.frame, found.key, found.bound
-    for one in definitions:
-        mine = [bound[each] for each in one.aggregates.values()]
-        if isinstance(one.window, SlidingWindow | RollingWindow):
-            mine = [each.sliding() for each in mine]
-        if isinstance(one.window, EventWindow | RollingWindow):
+    bound_events = inputs(also=also)
+    frame, keys, bound = bound_events.frame, bound_events.key, bound_events.bound
+    for definition in definitions:
+        mine = [bound[aggregate] for aggregate in definition.aggregates.values()]
+        if isinstance(definition.window, SlidingWindow | RollingWindow):
+            mine = [binding.sliding() for binding in mine]
+        if isinstance(definition.window, EventWindow | RollingWindow):
             check_framed(events, mine)
-        if isinstance(one.window, EventWindow):
+        if isinstance(definition.window, EventWindow):
             check_subtracted(events, mine)
-    spans = [each for each in definitions if not each.of_events]
-    own = dict.fromkeys(each for one in spans for each in one.aggregates.values())
-    aggregates = [bound[each] for each in own]
+    spans = [definition for definition in definitions if not definition.of_events]
+    own = dict.fromkeys(aggregate for one in spans for aggregate in one.aggregates.values())
+    aggregates = [bound[aggregate] for aggregate in own]
     deduplicate, single = id is not None, None
     if len(spans) < len(definitions):
         if not id:
             single = frame.withColumn(ROWS, F.lit(1).cast("bigint"))
-        elif any(by_place(each.window) or each.blanks for each in definitions):
+        elif any(by_place(definition.window) or definition.blanks for definition in definitions):
             # Windows group these by another key, by no key, or by key and time.
             single = slicing.distinct_by_hour(frame, keys.inner)
         else:
             single = slicing.distinct(frame, keys.inner)
         counted = last_seen(
-            bound[each].sliding()
-            for one in definitions
-            if isinstance(one.window, SlidingWindow)
-            for each in one.aggregates.values()
+            bound[aggregate].sliding()
+            for definition in definitions
+            if isinstance(definition.window, SlidingWindow)
+            for aggregate in definition.aggregates.values()
         )
-        single = frame = keep(with_distances(single, keys.inner, counted, found.arrival))
+        single = frame = keep(with_distances(single, keys.inner, counted, bound_events.arrival))
         deduplicate = False
     singles: dict[AnyWindow, DataFrame] = {
-        each.window: _singles(inputs(also=rule_inputs(events, each.window)), each.window, id)
-        for each in definitions
-        if isinstance(each.window, SessionWindow) and each.ruled
+        definition.window: _singles(
+            inputs(also=rule_inputs(events, definition.window)), definition.window, id
+        )
+        for definition in definitions
+        if isinstance(definition.window, SessionWindow) and definition.ruled
     }
     sliced = Sliced(
         frame,
@@ -138,7 +142,7 @@ def slice_events(
         bound,
         events=single,
         id=id,
-        arrival=found.arrival,
+        arrival=bound_events.arrival,
         dimensions=by,
         sides=held,
         singles=singles,
@@ -151,7 +155,7 @@ def slice_events(
             or not takes_events(layout(window, engine, zone), aggregates)
         )
     if not combine and single is None and running(aggregates) is not None:
-        states = [state for each in aggregates for state in each.lift()]
+        states = [state for binding in aggregates for state in binding.lift()]
         slices = slicing.apart(frame, keys=keys.inner, states=states, deduplicate=deduplicate)
         return replace(sliced, frame=slices, last=FIRST)
     slices = slicing.cut(
@@ -170,7 +174,7 @@ def _singles(events: BoundEvents, window: SessionWindow, id: str | None) -> Data
     if id is not None:
         # If copies differ, take the same one as other windows do.
         looked_at = rule_columns(window)
-        frame = frame.select(*(each for each in frame.columns if each not in looked_at), *looked_at)
+        frame = frame.select(*(name for name in frame.columns if name not in looked_at), *looked_at)
         frame = slicing.distinct(frame, events.key.inner)
     else:
         frame = frame.withColumn(ROWS, F.lit(1).cast("long"))
@@ -181,32 +185,36 @@ def _singles(events: BoundEvents, window: SessionWindow, id: str | None) -> Data
 def dimensions_of(definitions: Iterable[Definition]) -> list[str]:
     """The dimensions of metrics and the columns that joins look at, each once."""
     every = (
-        each.window.looked_at if isinstance(each.window, JoinWindow) else key_of(each.window, ())
-        for each in definitions
+        definition.window.looked_at
+        if isinstance(definition.window, JoinWindow)
+        else key_of(definition.window, ())
+        for definition in definitions
     )
     return list(dict.fromkeys(chain.from_iterable(every)))
 
 
 def sides_of(definitions: Iterable[Definition]) -> dict[str, str]:
     """The predicates of the joins' sides, each once, with a side that it belongs to."""
-    joins = [each.window for each in definitions if isinstance(each.window, JoinWindow)]
-    return {text: side for each in joins for side, text in ((RIGHT, each.right), (LEFT, each.left))}
+    joins = [
+        definition.window for definition in definitions if isinstance(definition.window, JoinWindow)
+    ]
+    return {text: side for join in joins for side, text in ((RIGHT, join.right), (LEFT, join.left))}
 
 
 def cuttings(definitions: Sequence[Definition], engine: Engine, zone: str) -> list[Cutting]:
     """The fewest grids that serve all the definitions."""
     every = [
-        layout(each.window, engine, zone).cutting()
-        for each in definitions
-        if not isinstance(each.window, SessionWindow | EventWindow | TableWindow)
+        layout(definition.window, engine, zone).cutting()
+        for definition in definitions
+        if not isinstance(definition.window, SessionWindow | EventWindow | TableWindow)
     ]
     gaps = [
-        each.window.gap.us
-        for each in definitions
-        if isinstance(each.window, SessionWindow) and not each.of_events
+        definition.window.gap.us
+        for definition in definitions
+        if isinstance(definition.window, SessionWindow) and not definition.of_events
     ]
-    if any(each.of_events for each in definitions):
+    if any(definition.of_events for definition in definitions):
         # No windows are built from their slices, which only count events and show dates with any.
         gaps.append(DAY_US // 2)
-    grids = fewest((each for each in every if isinstance(each, Grid)), gaps)
-    return [*grids, *(each for each in every if not isinstance(each, Grid))]
+    grids = fewest((cutting for cutting in every if isinstance(cutting, Grid)), gaps)
+    return [*grids, *(cutting for cutting in every if not isinstance(cutting, Grid))]

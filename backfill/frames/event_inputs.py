@@ -67,6 +67,6 @@ def with_inputs(
     ]
     frame, bound = bind(events, columns, aggregates, len(arrival))
     types = {field.name: field.dataType for field in frame.schema.fields}
-    named = Key(tuple(key), tuple(types[each] for each in keys))
+    named = Key(tuple(key), tuple(types[name] for name in keys))
     check_values(events, bound)
     return BoundEvents(frame, named, bound, arrived)

@@ -53,17 +53,17 @@ def slide(
         raise AggregateError(
             "the name is that of the id", field="aggregates", value=id, way_out="Choose another"
         )
-    found = with_inputs(events, aggregates.values(), key=key, id=id, arrival=arrival)
-    keys = found.key.inner
-    bound = {aggregate: each.sliding() for aggregate, each in found.bound.items()}
+    bound_events = with_inputs(events, aggregates.values(), key=key, id=id, arrival=arrival)
+    keys = bound_events.key.inner
+    bound = {aggregate: binding.sliding() for aggregate, binding in bound_events.bound.items()}
     check_framed(events, bound.values())
     check_subtracted(events, bound.values())
     rows = event_rows(
-        found.frame if id is None else slicing.distinct(found.frame, keys),
+        bound_events.frame if id is None else slicing.distinct(bound_events.frame, keys),
         window,
         keys,
         list(bound.values()),
-        arrival=found.arrival,
+        arrival=bound_events.arrival,
         also=[slicing.ID] if id and not window.distinct else [],
         engine=engine,
     )
@@ -75,5 +75,5 @@ def slide(
     else:
         places = [F.timestamp_micros(END).alias(EVENT_TIME)]
         places += [F.col(slicing.ID).alias(id)] if id and id not in key else []
-    values = [bound[each].finish(name) for name, each in aggregates.items()]
-    return rows.select(*found.key.named(), *places, *values)
+    values = [bound[aggregate].finish(name) for name, aggregate in aggregates.items()]
+    return rows.select(*bound_events.key.named(), *places, *values)

@@ -46,13 +46,15 @@ def message_sessions(
     assert isinstance(window.gap, Messages)
     check_arrival(events, window, arrival)
     check_names(aggregates, key, window)
-    found = bind_events(events, aggregates, key=key, id=id, arrival=arrival)
-    bound = list(found.bound.values())
-    rows = message_rows(found.frame, window.gap, found.key.inner, bound, arrival=found.arrival)
+    bound_events = bind_events(events, aggregates, key=key, id=id, arrival=arrival)
+    bound = list(bound_events.bound.values())
+    rows = message_rows(
+        bound_events.frame, window.gap, bound_events.key.inner, bound, arrival=bound_events.arrival
+    )
     return rows.select(
-        *found.key.named(),
+        *bound_events.key.named(),
         "session_id",
         F.timestamp_micros(START).alias("window_start"),
         F.timestamp_micros(END).alias("window_end"),
-        *(found.bound[each].finish(name) for name, each in aggregates.items()),
+        *(bound_events.bound[aggregate].finish(name) for name, aggregate in aggregates.items()),
     )

@@ -84,11 +84,11 @@ class Metric:
             offset=fixed(offset, field="offset"),
         )
         set_fields(self, windows=_windows(windows, self.step))
-        if any(name.lower() == each.lower() for group in self.by for each in group):
+        if any(name.lower() == dimension.lower() for group in self.by for dimension in group):
             raise AggregateError("the name is that of a dimension", field="name", value=name)
 
     def __str__(self) -> str:
-        by = " and ".join(f"({', '.join(each)})" for each in self.by)
+        by = " and ".join(f"({', '.join(group)})" for group in self.by)
         by = ", ".join(self.by[0]) if len(self.by) == 1 else by
         windows = ", ".join(map(str, self.windows))
         shift = f" from {self.offset}" if self.offset.us else ""
@@ -112,13 +112,13 @@ def value_names(metrics: Sequence[Metric]) -> list[str]:
     Raises:
         AggregateError: if two of them are the same.
     """
-    found = [
-        value_name(each, by, window)
-        for each in metrics
-        for by in each.by
-        for window in each.windows
+    names = [
+        value_name(metric, by, window)
+        for metric in metrics
+        for by in metric.by
+        for window in metric.windows
     ]
-    name = named_twice(found)
+    name = named_twice(names)
     if name is not None:
         raise AggregateError(
             "two columns of the result would have this name",
@@ -126,7 +126,7 @@ def value_names(metrics: Sequence[Metric]) -> list[str]:
             value=name,
             way_out="Rename a metric",
         )
-    return found
+    return names
 
 
 def _name(name: object) -> str:
@@ -158,10 +158,10 @@ def _groupings(by: object) -> tuple[tuple[str, ...], ...]:
             value=by,
             way_out='Write it like ["account"], or [] for all events together',
         )
-    several = bool(by) and all(isinstance(each, list | tuple) for each in by)
-    groups = tuple(tuple(each) for each in by) if several else (tuple(by),)
+    several = bool(by) and all(isinstance(grouping, list | tuple) for grouping in by)
+    groups = tuple(tuple(grouping) for grouping in by) if several else (tuple(by),)
     for group in groups:
-        twice = named_twice([each for each in group if isinstance(each, str)])
+        twice = named_twice([dimension for dimension in group if isinstance(dimension, str)])
         for name in group:
             if not isinstance(name, str) or name == twice or name.lower() in _TAKEN:
                 raise ColumnError(
@@ -182,20 +182,20 @@ def _windows(windows: object, step: Fixed) -> tuple[Fixed, ...]:
             value=windows,
             way_out='Write it like ["1h", "1d", "30d"]',
         )
-    found = [positive(fixed(each, field="windows"), field="windows") for each in windows]
-    for each in found:
-        if each.us < _SHORTEST_US:
+    durations = [positive(fixed(window, field="windows"), field="windows") for window in windows]
+    for duration in durations:
+        if duration.us < _SHORTEST_US:
             raise WindowError(
                 f"must be at least {_SHORTEST_US}us",
                 field="windows",
-                value=str(each),
+                value=str(duration),
                 way_out='Use a value such as "1h"',
             )
-        if each.us % step.us:
+        if duration.us % step.us:
             raise WindowError(
                 f"must be a whole number of steps of {step}",
                 field="windows",
-                value=str(each),
-                way_out=f"Use a step that divides it, such as {Fixed(gcd(each.us, step.us))}",
+                value=str(duration),
+                way_out=f"Use a step that divides it, such as {Fixed(gcd(duration.us, step.us))}",
             )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(durations))

@@ -40,7 +40,7 @@ class BoundMetrics:
     def inner(self, by: Sequence[str]) -> list[str]:
         """The columns that hold these dimensions."""
         key = self.events.key
-        return [key.inner[key.names.index(each)] for each in by]
+        return [key.inner[key.names.index(dimension)] for dimension in by]
 
     def usable(self, by: Sequence[str]) -> DataFrame:
         """The events, without those whose dimensions are all NULL."""
@@ -48,7 +48,7 @@ class BoundMetrics:
 
     def aggregates(self, metrics: Iterable[Metric]) -> dict[str, Bound]:
         """The bound aggregates, by metric name."""
-        return {each.name: self.events.bound[each.aggregate].sliding() for each in metrics}
+        return {metric.name: self.events.bound[metric.aggregate].sliding() for metric in metrics}
 
 
 def bind_metrics(
@@ -91,20 +91,26 @@ def bind_metrics(
     if whole:
         row = F.struct(*map(column, events.columns)).alias(ROW)
         names = (*events.columns, TIME)
-        placed = placed.select(row, *(F.when(usable, column(each)).alias(each) for each in names))
+        placed = placed.select(
+            row, *(F.when(usable, column(column_name)).alias(column_name) for column_name in names)
+        )
     else:
         placed = placed.where(usable)
-    found = with_inputs(
+    bound_events = with_inputs(
         placed,
-        [each.aggregate for each in metrics],
+        [metric.aggregate for metric in metrics],
         key=dimensions,
         id=id,
         arrival=arrival,
         also=[F.col(ROW), F.lit(0).cast("long").alias(TIED)] if whole else [],
     )
-    check_framed(events, [each.sliding() for each in found.bound.values()])
-    frame = found.frame if id is None else distinct_by_hour(found.frame, found.key.inner)
-    return BoundMetrics(frame, found)
+    check_framed(events, [binding.sliding() for binding in bound_events.bound.values()])
+    frame = (
+        bound_events.frame
+        if id is None
+        else distinct_by_hour(bound_events.frame, bound_events.key.inner)
+    )
+    return BoundMetrics(frame, bound_events)
 
 
 def check_names(rows: DataFrame, metrics: Sequence[Metric]) -> None:
@@ -121,7 +127,7 @@ def check_names(rows: DataFrame, metrics: Sequence[Metric]) -> None:
 
 def place_rows(
     rows: DataFrame,
-    found: BoundMetrics,
+    bound_metrics: BoundMetrics,
     time: str,
     time_format: str | None,
     timezone: str,
@@ -131,7 +137,7 @@ def place_rows(
 
     Args:
         rows: the rows as of which metrics are computed.
-        found: the events.
+        bound_metrics: the events.
         time: as for the events.
         time_format: the same.
         timezone: the same.
@@ -144,12 +150,12 @@ def place_rows(
     Raises:
         ColumnError: if a column is missing or unsuitable.
     """
-    _check_dimensions(rows, found)
-    known = all(each in rows.columns for each in arrival)
-    named = dict(zip(found.events.key.names, found.events.key.inner, strict=True))
-    arrived = dict(zip(arrival, found.events.arrival, strict=True)) if known else {}
+    _check_dimensions(rows, bound_metrics)
+    known = all(name in rows.columns for name in arrival)
+    named = dict(zip(bound_metrics.events.key.names, bound_metrics.events.key.inner, strict=True))
+    arrived = dict(zip(arrival, bound_metrics.events.arrival, strict=True)) if known else {}
     rules = EventRules(
-        key=found.events.key.names,
+        key=bound_metrics.events.key.names,
         time=time,
         time_format=time_format,
         timezone=timezone,
@@ -166,10 +172,10 @@ def place_rows(
     return placed, tuple(arrived.values())
 
 
-def _check_dimensions(rows: DataFrame, found: BoundMetrics) -> None:
+def _check_dimensions(rows: DataFrame, bound_metrics: BoundMetrics) -> None:
     """Refuses a dimension that Spark would cast for comparisons: some values can't be cast."""
-    types = {each.name: each.dataType for each in rows.schema}
-    key = found.events.key
+    types = {field.name: field.dataType for field in rows.schema}
+    key = bound_metrics.events.key
     for name, wanted in zip(key.names, key.types, strict=True):
         type = types.get(name, wanted)
         numbers = isinstance(type, T.NumericType) and isinstance(wanted, T.NumericType)
@@ -184,13 +190,13 @@ def _check_dimensions(rows: DataFrame, found: BoundMetrics) -> None:
 
 def _dimensions(metrics: Sequence[Metric]) -> list[str]:
     """The columns of all dimensions, each once, after checking that the metrics go together."""
-    names = [each.name for each in metrics]
+    names = [metric.name for metric in metrics]
     if not names:
         raise AggregateError(
             "is empty", field="metrics", way_out="Give at least one metric: [Metric(...)]"
         )
-    found = list(dict.fromkeys(name for each in metrics for by in each.by for name in by))
-    twice = named_twice([*names, *found])
+    dimensions = list(dict.fromkeys(name for metric in metrics for by in metric.by for name in by))
+    twice = named_twice([*names, *dimensions])
     if twice is not None:
         raise AggregateError(
             "two columns of the result would have this name",
@@ -198,4 +204,4 @@ def _dimensions(metrics: Sequence[Metric]) -> list[str]:
             value=twice,
             way_out="Give each metric its own name, different from those of dimensions",
         )
-    return found
+    return dimensions

@@ -35,8 +35,8 @@ def bind_events(
     Raises:
         AggregateError: if an aggregate does not fit the events.
     """
-    found = with_inputs(events, aggregates.values(), key=key, id=id, arrival=arrival)
-    frame = found.frame
+    bound_events = with_inputs(events, aggregates.values(), key=key, id=id, arrival=arrival)
+    frame = bound_events.frame
     if id is not None:
-        frame = slicing.distinct_by_hour(frame, found.key.inner).select(*frame.columns)
-    return replace(found, frame=frame)
+        frame = slicing.distinct_by_hour(frame, bound_events.key.inner).select(*frame.columns)
+    return replace(bound_events, frame=frame)

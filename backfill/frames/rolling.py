@@ -119,21 +119,23 @@ def metrics(
             way_out="Leave one out: `at` gives the values at its own instants only",
         )
     arrived = arrival_of(arrival)
-    found = bind_metrics(events, metrics, time, time_format, timezone, id, arrived)
+    bound_metrics = bind_metrics(events, metrics, time, time_format, timezone, id, arrived)
     instants = None if at is None else _instants(at, time_format, timezone)
-    told = VALID_FROM if at is None else GIVEN
+    instant_name = VALID_FROM if at is None else GIVEN
     parts = []
     for family in _families(metrics):
-        inner = found.inner(family.by)
-        steps, keys = _steps(found, family, inner), [*inner, SPAN]
+        inner = bound_metrics.inner(family.by)
+        steps, keys = _steps(bound_metrics, family, inner), [*inner, SPAN]
         if dense:
             steps = every_step(steps, keys, family.step.us)
         elif instants is not None:
-            steps = at_instants(steps, keys, instants).where(~_all_empty(family, found))
-        parts.append(_told(steps, found, family, told))
+            steps = at_instants(steps, keys, instants).where(~_all_empty(family, bound_metrics))
+        parts.append(_as_rows(steps, bound_metrics, family, instant_name))
     together = reduce(stacked, parts)
-    names = (each.name for each in metrics)
-    return together.select(*map(column, (BY, *found.events.key.names, WINDOW, STEP, told, *names)))
+    names = (metric.name for metric in metrics)
+    return together.select(
+        *map(column, (BY, *bound_metrics.events.key.names, WINDOW, STEP, instant_name, *names))
+    )
 
 
 def metrics_at(
@@ -206,13 +208,15 @@ def metrics_at(
     rows = events if at is None else at
     # With an id, copies of an event are rows too, at places where there is no event.
     itself = at is None and id is None
-    found = bind_metrics(events, metrics, time, time_format, timezone, id, arrived, whole=itself)
+    bound_metrics = bind_metrics(
+        events, metrics, time, time_format, timezone, id, arrived, whole=itself
+    )
     check_names(rows, metrics)
-    placed, known = found.frame, found.events.arrival
+    placed, known = bound_metrics.frame, bound_metrics.events.arrival
     if not itself:
-        placed, known = place_rows(rows, found, time, time_format, timezone, arrived)
-    for by in dict.fromkeys(by for each in metrics for by in each.by):
-        placed = _with_values(placed, found, by, metrics, known, before, itself)
+        placed, known = place_rows(rows, bound_metrics, time, time_format, timezone, arrived)
+    for by in dict.fromkeys(by for metric in metrics for by in metric.by):
+        placed = _with_values(placed, bound_metrics, by, metrics, known, before, itself)
     ties = F.greatest(F.lit(0), F.col(_TIES) - F.lit(1 if at is None else 0))
     return placed.select(
         *(F.col(ROW)[name].alias(name) for name in rows.columns),
@@ -233,23 +237,23 @@ class _Family:
     @property
     def windows(self) -> list[Fixed]:
         """The windows of all the metrics, each once."""
-        return list(dict.fromkeys(window for each in self.metrics for window in each.windows))
+        return list(dict.fromkeys(window for metric in self.metrics for window in metric.windows))
 
 
 def _families(metrics: Sequence[Metric]) -> list[_Family]:
-    found: dict[tuple[tuple[str, ...], Fixed, int], list[Metric]] = {}
-    for each in metrics:
-        for by in each.by:
-            place = (by, each.step, each.offset.us % each.step.us)
-            found.setdefault(place, []).append(each)
-    return [_Family(*place, tuple(own)) for place, own in found.items()]
+    groups: dict[tuple[tuple[str, ...], Fixed, int], list[Metric]] = {}
+    for metric in metrics:
+        for by in metric.by:
+            place = (by, metric.step, metric.offset.us % metric.step.us)
+            groups.setdefault(place, []).append(metric)
+    return [_Family(*place, tuple(own)) for place, own in groups.items()]
 
 
-def _steps(found: BoundMetrics, family: _Family, keys: Sequence[str]) -> DataFrame:
+def _steps(bound_metrics: BoundMetrics, family: _Family, keys: Sequence[str]) -> DataFrame:
     """Keys, SPAN, AT and values by name, wherever a value changes."""
-    events, arrival = found.usable(family.by), found.events.arrival
-    bound = found.aggregates(family.metrics)
-    own = list({each.index: each for each in bound.values()}.values())
+    events, arrival = bound_metrics.usable(family.by), bound_metrics.events.arrival
+    bound = bound_metrics.aggregates(family.metrics)
+    own = list({binding.index: binding for binding in bound.values()}.values())
     rows = step_rows(
         events,
         family.windows,
@@ -260,11 +264,11 @@ def _steps(found: BoundMetrics, family: _Family, keys: Sequence[str]) -> DataFra
         arrival=arrival,
     )
     values = [
-        F.when(F.col(SPAN).isin([window.us for window in each.windows]), value).alias(each.name)
-        for each in family.metrics
-        for value in [bound[each.name].finish(each.name)]
+        F.when(F.col(SPAN).isin([window.us for window in metric.windows]), value).alias(metric.name)
+        for metric in family.metrics
+        for value in [bound[metric.name].finish(metric.name)]
     ]
-    aggregates = {name: each.aggregate for name, each in bound.items()}
+    aggregates = {name: binding.aggregate for name, binding in bound.items()}
     placed = rows.select(*keys, SPAN, BLOCK, AT, *values)
     # In the order that the rows already have, so that nothing is sorted again.
     return changes(placed, [*keys, SPAN], [BLOCK, AT], aggregates).drop(BLOCK)
@@ -272,7 +276,7 @@ def _steps(found: BoundMetrics, family: _Family, keys: Sequence[str]) -> DataFra
 
 def _with_values(
     rows: DataFrame,
-    found: BoundMetrics,
+    bound_metrics: BoundMetrics,
     by: tuple[str, ...],
     metrics: Sequence[Metric],
     arrival: Sequence[str],
@@ -283,47 +287,49 @@ def _with_values(
 
     `itself`: the rows are the events.
     """
-    keys = found.inner(by)
-    own = [each for each in metrics if by in each.by]
-    bound = found.aggregates(own)
+    keys = bound_metrics.inner(by)
+    own = [metric for metric in metrics if by in metric.by]
+    bound = bound_metrics.aggregates(own)
     values: dict[int, dict[str, Bound]] = {}
-    for each in own:
-        for window in each.windows:
-            values.setdefault(window.us, {})[value_name(each, by, window)] = bound[each.name]
+    for metric in own:
+        for window in metric.windows:
+            values.setdefault(window.us, {})[value_name(metric, by, window)] = bound[metric.name]
     usable = F.col(TIME).isNotNull() & any_given(keys)
     both = rows.withColumn(_COUNTS, usable)
     if not itself:
-        events = found.usable(by).withColumn(_COUNTS, F.lit(True))
+        events = bound_metrics.usable(by).withColumn(_COUNTS, F.lit(True))
         both = stacked(rows.withColumn(_COUNTS, F.lit(False)), events)
     placed = rolling_rows(both, values, keys, arrival, counts=_COUNTS, before=before)
     if not itself:
         placed = placed.where(~F.col(_COUNTS))
     names = [name for named in values.values() for name in named]
-    told = {name: F.when(usable, column(name)) for name in names}
+    usable_values = {name: F.when(usable, column(name)) for name in names}
     most = F.greatest(F.when(usable, F.col(PEERS)).otherwise(0), F.col(_TIES))
-    return placed.withColumns({**told, _TIES: most}).drop(PEERS, _COUNTS)
+    return placed.withColumns({**usable_values, _TIES: most}).drop(PEERS, _COUNTS)
 
 
-def _all_empty(family: _Family, found: BoundMetrics) -> Column:
-    bound = found.aggregates(family.metrics)
-    empty = (each.aggregate.is_empty(column(name)) for name, each in bound.items())
+def _all_empty(family: _Family, bound_metrics: BoundMetrics) -> Column:
+    bound = bound_metrics.aggregates(family.metrics)
+    empty = (binding.aggregate.is_empty(column(name)) for name, binding in bound.items())
     # A metric without the row's window counts as empty.
-    return reduce(and_, (F.coalesce(each, F.lit(True)) for each in empty))
+    return reduce(and_, (F.coalesce(condition, F.lit(True)) for condition in empty))
 
 
-def _told(steps: DataFrame, found: BoundMetrics, family: _Family, at: str) -> DataFrame:
+def _as_rows(steps: DataFrame, bound_metrics: BoundMetrics, family: _Family, at: str) -> DataFrame:
     """The columns of the result."""
-    spans = F.create_map(*(F.lit(each) for span in family.windows for each in (span.us, str(span))))
+    spans = F.create_map(
+        *(F.lit(literal) for span in family.windows for literal in (span.us, str(span)))
+    )
     return steps.select(
         F.lit(", ".join(family.by)).alias(BY),
         *(
             F.col(inner).alias(name)
-            for inner, name in zip(found.inner(family.by), family.by, strict=True)
+            for inner, name in zip(bound_metrics.inner(family.by), family.by, strict=True)
         ),
         spans[F.col(SPAN)].alias(WINDOW),
         F.lit(str(family.step)).alias(STEP),
         F.timestamp_micros(AT).alias(at),
-        *(column(each.name) for each in family.metrics),
+        *(column(metric.name) for metric in family.metrics),
     )
 
 

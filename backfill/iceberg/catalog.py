@@ -30,8 +30,8 @@ def open_catalog(name: str, options: Mapping[str, str], *, field: str) -> Catalo
     configured = Config().get_catalog_config(name) or {}
     # The library does not look for these where Amazon's libraries do.
     named = {"s3.endpoint": endpoint(), "client.region": region()}
-    found: dict[str, Any] = {name: value for name, value in named.items() if value}
-    wanted = {**found, **configured, **options}
+    defaults: dict[str, Any] = {name: value for name, value in named.items() if value}
+    wanted = {**defaults, **configured, **options}
     if wanted.get("type") == "hadoop":
         return HadoopCatalog(name, field, wanted)
     try:

@@ -74,6 +74,6 @@ def without(text: str, settings: Mapping[str, str]) -> str:
         if name not in _HARMLESS
         for part in (str(value), *_PART.findall(str(value)))
     }
-    for each in sorted(filter(None, secret), key=len, reverse=True):
-        text = re.sub(rf"(?<!\w){re.escape(each)}(?!\w)", "…", text)
+    for word in sorted(filter(None, secret), key=len, reverse=True):
+        text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", "…", text)
     return shown(text)

@@ -152,8 +152,8 @@ class HadoopCatalog(NoopCatalog):
             now = self.load_table(name)
         except NoSuchTableError:
             now = None
-        for each in requirements:
-            each.validate(None if now is None else now.metadata)
+        for requirement in requirements:
+            requirement.validate(None if now is None else now.metadata)
         made = update_table_metadata(
             base_metadata=_NOTHING if now is None else now.metadata,
             updates=updates,
@@ -204,7 +204,7 @@ class HadoopCatalog(NoopCatalog):
     def _named(self, identifier: str | Identifier) -> Identifier:
         """The parts of a name, each of them the name of a folder."""
         parts = self.identifier_to_tuple(identifier)
-        if not all(parts) or any(set(each) & set("/\\") for each in parts):
+        if not all(parts) or any(set(part) & set("/\\") for part in parts):
             raise TableError(
                 "in a catalog of type hadoop, each part of a name must be the name of a folder",
                 field=self._field,
@@ -221,14 +221,14 @@ def _versions(metadata: Folder) -> dict[int, str]:
     """The names of a table's versions, by their numbers."""
     # If a version has several files, the uncompressed one counts, as in Iceberg's own library.
     names = sorted(metadata.names(), key=lambda name: ".gz" not in name)
-    found = {_number(name): name for name in names}
-    return {number: name for number, name in found.items() if number is not None}
+    by_number = {_number(name): name for name in names}
+    return {number: name for number, name in by_number.items() if number is not None}
 
 
 def _number(name: str) -> int | None:
     """The number of a version's file; None for files of other kinds."""
-    found = _VERSION.fullmatch(name)
-    return int(found[1]) if found else None
+    match = _VERSION.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def _create(path: Path, content: bytes) -> None:

@@ -34,7 +34,7 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 def iceberg_schema(schema: str) -> Schema:
     """The schema for a new table, from the form of `StagedFiles.schema`."""
     ids = count(1)
-    return Schema(*(_field(each, ids) for each in json.loads(schema)["fields"]))
+    return Schema(*(_field(field, ids) for field in json.loads(schema)["fields"]))
 
 
 def store_schema(schema: Schema) -> str:
@@ -43,7 +43,7 @@ def store_schema(schema: Schema) -> str:
     Raises:
         TableError: a column has a type that Spark does not have.
     """
-    fields = [_spark_field(each, each.name) for each in schema.fields]
+    fields = [_spark_field(field, field.name) for field in schema.fields]
     # Written by the library that writes `StagedFiles.schema`, so equal schemas are equal texts.
     return DeltaSchema.from_json(json.dumps({"type": "struct", "fields": fields})).to_json()
 
@@ -54,7 +54,7 @@ def widened(kind: T.DataType) -> T.DataType:
         return T.IntegerType()
     if isinstance(kind, T.StructType):
         return T.StructType(
-            [T.StructField(each.name, widened(each.dataType)) for each in kind.fields]
+            [T.StructField(field.name, widened(field.dataType)) for field in kind.fields]
         )
     if isinstance(kind, T.ArrayType):
         return T.ArrayType(widened(kind.elementType))
@@ -75,7 +75,7 @@ def _type(kind: Any, ids: Iterator[int]) -> I.IcebergType:
             return I.DecimalType(int(decimal[1]), int(decimal[2]))
         return _PRIMITIVES[kind]
     if kind["type"] == "struct":
-        return I.StructType(*(_field(each, ids) for each in kind["fields"]))
+        return I.StructType(*(_field(field, ids) for field in kind["fields"]))
     if kind["type"] == "array":
         number = next(ids)
         element = _type(kind["elementType"], ids)
@@ -97,7 +97,7 @@ def _spark_field(field: I.NestedField, column: str) -> dict[str, Any]:
 
 def _spark_type(kind: I.IcebergType, column: str) -> Any:
     if isinstance(kind, I.StructType):
-        return {"type": "struct", "fields": [_spark_field(each, column) for each in kind.fields]}
+        return {"type": "struct", "fields": [_spark_field(field, column) for field in kind.fields]}
     if isinstance(kind, I.ListType):
         element = _spark_type(kind.element_type, column)
         return {"type": "array", "elementType": element, "containsNull": True}

@@ -23,13 +23,13 @@ from backfill.folders import at_once, same_scheme
 
 def snapshots(table: Table) -> list[Snapshot]:
     """The current snapshot and its ancestors, as far as they are kept, newest first."""
-    known = {each.snapshot_id: each for each in table.snapshots()}
-    found, current = [], table.current_snapshot()
+    known = {snapshot.snapshot_id: snapshot for snapshot in table.snapshots()}
+    lineage, current = [], table.current_snapshot()
     while current is not None:
-        found.append(current)
+        lineage.append(current)
         parent = current.parent_snapshot_id
         current = None if parent is None else known.get(parent)
-    return found
+    return lineage
 
 
 def number(snapshot: Snapshot) -> int:
@@ -40,8 +40,8 @@ def number(snapshot: Snapshot) -> int:
 
 def schema_of(table: Table, snapshot: Snapshot) -> Schema:
     """The columns of a snapshot."""
-    found = snapshot.schema_id
-    return table.schema() if found is None else table.schemas()[found]
+    schema_id = snapshot.schema_id
+    return table.schema() if schema_id is None else table.schemas()[schema_id]
 
 
 def data_files(table: Table, snapshot: Snapshot) -> Iterator[DataFile]:
@@ -66,8 +66,8 @@ def data_files(table: Table, snapshot: Snapshot) -> Iterator[DataFile]:
 def live_entries(table: Table, snapshot: Snapshot) -> list[ManifestEntry]:
     """The files of a snapshot, and the files that delete rows of them."""
     # Manifests with only removed files matter only for what has changed.
-    live = [each for each in snapshot.manifests(table.io) if has_files(each)]
-    read = at_once(lambda each: each.fetch_manifest_entry(table.io), live)
+    live = [manifest for manifest in snapshot.manifests(table.io) if has_files(manifest)]
+    read = at_once(lambda manifest: manifest.fetch_manifest_entry(table.io), live)
     return [entry for entries in read for entry in entries]
 
 
@@ -79,8 +79,8 @@ def has_files(manifest: ManifestFile) -> bool:
 def renamed_column(table: Table, schema: Schema) -> tuple[str, str] | None:
     """A column that older files have under another name: its name, and the other one."""
     names: dict[int, set[str]] = {}
-    for each in table.schemas().values():
-        for number, name in index_name_by_id(each).items():
+    for table_schema in table.schemas().values():
+        for number, name in index_name_by_id(table_schema).items():
             names.setdefault(number, set()).add(name)
     for number, name in index_name_by_id(schema).items():
         others = sorted(names[number] - {name})
@@ -95,10 +95,10 @@ def reused_name(table: Table, schema: Schema) -> str | None:
     Spark finds columns of files regardless of the case of their names.
     """
     ids: dict[str, set[int]] = {}
-    for each in table.schemas().values():
-        for number, name in index_name_by_id(each).items():
+    for table_schema in table.schemas().values():
+        for number, name in index_name_by_id(table_schema).items():
             ids.setdefault(name.lower(), set()).add(number)
-    return next((each for each in schema.column_names if len(ids[each.lower()]) > 1), None)
+    return next((column for column in schema.column_names if len(ids[column.lower()]) > 1), None)
 
 
 def rewritten_name(schema: Schema) -> str | None:
@@ -108,14 +108,14 @@ def rewritten_name(schema: Schema) -> str | None:
     """
     fields = schema._lazy_id_to_field.values()
     return next(
-        (each.name for each in fields if make_compatible_name(each.name) != each.name), None
+        (field.name for field in fields if make_compatible_name(field.name) != field.name), None
     )
 
 
 def filled_column(schema: Schema) -> str | None:
     """A column that was added with a value for the existing rows (format 3)."""
     fields = schema._lazy_id_to_field.values()
-    return next((each.name for each in fields if each.initial_default is not None), None)
+    return next((field.name for field in fields if field.initial_default is not None), None)
 
 
 @dataclass(frozen=True)
@@ -135,15 +135,17 @@ class Moved:
 
 def moved_files(table: Table, snapshot: Snapshot) -> Moved:
     """What a snapshot did to the table's data files."""
-    found: dict[ManifestEntryStatus, dict[str, int]] = {each: {} for each in ManifestEntryStatus}
+    files: dict[ManifestEntryStatus, dict[str, int]] = {
+        status: {} for status in ManifestEntryStatus
+    }
     for manifest in snapshot.manifests(table.io):
         own = manifest.added_snapshot_id == snapshot.snapshot_id
         if own and manifest.content == ManifestContent.DATA:
             for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
                 if entry.snapshot_id == snapshot.snapshot_id:
                     file = entry.data_file
-                    found[entry.status][file.file_path] = file.record_count
-    added, removed = found[ManifestEntryStatus.ADDED], found[ManifestEntryStatus.DELETED]
+                    files[entry.status][file.file_path] = file.record_count
+    added, removed = files[ManifestEntryStatus.ADDED], files[ManifestEntryStatus.DELETED]
     rows = sum(added.values()) - sum(removed.values())
     return Moved(frozenset(added), frozenset(removed), rows)
 

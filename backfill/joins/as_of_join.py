@@ -81,7 +81,7 @@ def as_of(
     sides = both_sides(left, right, on=on, time=time, time_format=time_format, timezone=timezone)
     arrived = arrival_of(arrival)
     sides.check_order(arrived, RIGHT)
-    found = latest(
+    rows = latest(
         sides.left,
         sides.right,
         keys=sides.on,
@@ -91,5 +91,5 @@ def as_of(
     )
     if limit is not None:
         near = F.col(f"{LEFT}.{TIME}") - F.col(f"{RIGHT}.{TIME}") <= limit
-        found = only_where(found, RIGHT, near)
-    return found.select(*sides.both())
+        rows = only_where(rows, RIGHT, near)
+    return rows.select(*sides.both())

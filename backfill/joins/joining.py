@@ -129,12 +129,14 @@ def join(
         sides, relations = numbered(sides, arrived), by_count(reach.count)
     if shared is None:
         return condition(where, lambda given: related(sides, relations, how, given))
-    held, each = shared.hold_both(), None if unique else shared.starts()
-    found = condition(
+    held, starts = shared.hold_both(), None if unique else shared.starts()
+    pairs = condition(
         where,
-        lambda given: related(sides, relations, how, held if given is None else held & given, each),
+        lambda given: related(
+            sides, relations, how, held if given is None else held & given, starts
+        ),
     )
-    return found if unique else _with_windows(found, shared)
+    return pairs if unique else _with_windows(pairs, shared)
 
 
 def _check_unique(unique: bool, shared: SharedWindows | None, how: str) -> None:

@@ -21,7 +21,7 @@ _APART = "_apart"
 
 def usable(keys: Sequence[str]) -> Column:
     """Whether a row can be in a pair at all."""
-    return reduce(and_, (column(each).isNotNull() for each in (*keys, TIME)))
+    return reduce(and_, (column(name).isNotNull() for name in (*keys, TIME)))
 
 
 def merged(
@@ -50,12 +50,12 @@ def merged(
         frame = frames[side]
         structs = {**empty, side: F.struct(*map(column, frame.columns))}
         return frame.select(
-            *(column(each).alias(key_name(i)) for i, each in enumerate(keys)),
+            *(column(name).alias(key_name(i)) for i, name in enumerate(keys)),
             F.when(~usable(keys), F.coalesce(F.pmod(TIME, F.lit(1_000)), F.lit(0))).alias(_APART),
             F.col(TIME),
             *(
-                column(each).alias(name)
-                for each, name in zip(arrival, arrivals(arrival), strict=True)
+                column(source).alias(name)
+                for source, name in zip(arrival, arrivals(arrival), strict=True)
             ),
             F.lit(side == second).alias(SECOND),
             *(struct.alias(name) for name, struct in structs.items()),
@@ -77,5 +77,5 @@ def arrivals(arrival: Sequence[str]) -> list[str]:
 
 def ties(side: str, frame: DataFrame, first: Sequence[str] = ()) -> list[Column]:
     """A side's columns in a merged frame that can be sorted by, those of `first` in front."""
-    rest = [each.name for each in frame.schema.fields if sortable(each.dataType)]
+    rest = [field.name for field in frame.schema.fields if sortable(field.dataType)]
     return [F.col(f"{side}.{quoted(name)}") for name in (*first, *rest)]

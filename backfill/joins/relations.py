@@ -26,7 +26,7 @@ def numbered(sides: Sides, arrival: Sequence[str]) -> Sides:
         arrival: columns that both have.
     """
     frames = {LEFT: sides.left, RIGHT: sides.right}
-    all_ties = [each for side, frame in frames.items() for each in ties(side, frame)]
+    all_ties = [tie for side, frame in frames.items() for tie in ties(side, frame)]
     order = [*map(F.col, (TIME, *arrivals(arrival), SECOND)), *all_ties]
     so_far = (
         Over.partitionBy(*group(sides.on))
@@ -52,7 +52,7 @@ def related(
     relations: Sequence[Relation],
     how: str,
     where: Column | None,
-    each: Column | None = None,
+    starts: Column | None = None,
 ) -> DataFrame:
     """Joins by relations that have no pair in common.
 
@@ -61,16 +61,16 @@ def related(
         relations: one or more.
         how: inner, left, full, semi or anti.
         where: a further condition of a pair.
-        each: an array; a pair is repeated for each of its values, which go into SHARED.
+        starts: an array; a pair is repeated for each of its values, which go into SHARED.
     """
-    repeated = [] if each is None else [F.explode_outer(each).alias(SHARED)]
-    once = [] if each is None else [F.lit(None).cast("bigint").alias(SHARED)]
+    repeated = [] if starts is None else [F.explode_outer(starts).alias(SHARED)]
+    once = [] if starts is None else [F.lit(None).cast("bigint").alias(SHARED)]
     pairing = Pairing({LEFT: sides.left, RIGHT: sides.right}, sides.on, relations, where)
     if how == "anti":
         return pairing.without(LEFT).select(*sides.kept())
     if how == "semi":
-        found = [each.select(*sides.kept()) for each in pairing.having(LEFT)]
-        return reduce(DataFrame.unionAll, found)
+        frames = [frame.select(*sides.kept()) for frame in pairing.having(LEFT)]
+        return reduce(DataFrame.unionAll, frames)
     # A single relation finds those without a partner by itself.
     kind = "left" if how != "inner" and len(relations) == 1 else "inner"
     pairs = [

@@ -104,8 +104,8 @@ def session_join(
         [('coat', None), ('hat', 2)]
     """
     choice(how, HOWS, field="how")
-    for each in (window, *([] if left_window is None else [left_window])):
-        check_window(each, SessionWindow, example="SessionWindow(gap='30m')")
+    for side_window in (window, *([] if left_window is None else [left_window])):
+        check_window(side_window, SessionWindow, example="SessionWindow(gap='30m')")
     if left_aggregates and left_window is None:
         raise WindowError(
             "has no meaning without left_window",
@@ -126,7 +126,7 @@ def session_join(
                 way_out='Use SessionWindow(gap="30m")',
             )
         with naming(side):
-            found = aggregate(
+            rows = aggregate(
                 left if side == LEFT else right,
                 made,
                 key=keys,
@@ -136,7 +136,7 @@ def session_join(
                 timezone=timezone,
                 engine=engine,
             )
-        return found.withColumnsRenamed({"window_start": _START, "window_end": _END})
+        return rows.withColumnsRenamed({"window_start": _START, "window_end": _END})
 
     def sides(own: DataFrame, at: str, format: str | None) -> Sides:
         return both_sides(
@@ -159,15 +159,15 @@ def session_join(
 
 def _events(sides: Sides, how: str, inclusive: bool) -> DataFrame:
     """Left events, each with the session that holds it."""
-    found = _held(sides, (LEFT, RIGHT), inclusive)
+    rows = _held(sides, (LEFT, RIGHT), inclusive)
     matched = F.col(RIGHT).isNotNull()
     if how in ("semi", "anti"):
-        return found.where(matched if how == "semi" else ~matched).select(*sides.kept())
+        return rows.where(matched if how == "semi" else ~matched).select(*sides.kept())
     if how == "inner":
-        return found.where(matched).select(*sides.both())
+        return rows.where(matched).select(*sides.both())
     if how == "left":
-        return found.select(*sides.both())
-    return found.select(*sides.both()).unionAll(_without(sides, RIGHT, found))
+        return rows.select(*sides.both())
+    return rows.select(*sides.both()).unionAll(_without(sides, RIGHT, rows))
 
 
 def _overlapping(sides: Sides, how: str, inclusive: bool) -> DataFrame:
@@ -178,10 +178,10 @@ def _overlapping(sides: Sides, how: str, inclusive: bool) -> DataFrame:
     if how in ("semi", "anti"):
         kind = "left_semi" if how == "semi" else "left_anti"
         return _by_id(sides.left, LEFT, pairs, kind).select(*sides.kept())
-    found = pairs.select(*sides.both())
+    rows = pairs.select(*sides.both())
     if how in ("left", "full"):
-        found = found.unionAll(_without(sides, LEFT, pairs))
-    return found.unionAll(_without(sides, RIGHT, pairs)) if how == "full" else found
+        rows = rows.unionAll(_without(sides, LEFT, pairs))
+    return rows.unionAll(_without(sides, RIGHT, pairs)) if how == "full" else rows
 
 
 def _held(sides: Sides, names: tuple[str, str], inclusive: bool) -> DataFrame:
@@ -191,7 +191,7 @@ def _held(sides: Sides, names: tuple[str, str], inclusive: bool) -> DataFrame:
     because the left one is held by the right one.
     """
     own, other = names
-    found = latest(
+    rows = latest(
         *((sides.left, sides.right) if own == LEFT else (sides.right, sides.left)),
         keys=sides.on,
         allow_exact=own == LEFT,
@@ -199,7 +199,7 @@ def _held(sides: Sides, names: tuple[str, str], inclusive: bool) -> DataFrame:
     )
     at, end = F.col(f"{own}.{TIME}"), F.unix_micros(f"{other}.{_END}")
     held = at <= end if inclusive else at < end
-    return only_where(found, other, held)
+    return only_where(rows, other, held)
 
 
 def _without(sides: Sides, side: str, pairs: DataFrame) -> DataFrame:

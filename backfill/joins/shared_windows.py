@@ -58,8 +58,8 @@ class SharedWindows:
         """Where the windows that hold both events start; NULL if there is no pair."""
         # The start of the window before the first one that ends after the later event.
         before = floor_to(F.greatest(*self._times()) - self.size, self.advance, self.phase)
-        found = F.sequence(before + self.advance, self._last(), F.lit(self.advance))
-        return F.when(F.col(f"{RIGHT}.{TIME}").isNotNull(), found)
+        instants = F.sequence(before + self.advance, self._last(), F.lit(self.advance))
+        return F.when(F.col(f"{RIGHT}.{TIME}").isNotNull(), instants)
 
     def _last(self) -> Column:
         return floor_to(F.least(*self._times()), self.advance, self.phase)

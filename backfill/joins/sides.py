@@ -80,7 +80,7 @@ class Sides:
                         way_out="Use numbers, or times",
                     )
         for name in arrival if len(sides) > 1 else ():
-            mine, theirs = (each[name].simpleString() for each in self.columns)
+            mine, theirs = (types[name].simpleString() for types in self.columns)
             if mine != theirs:
                 raise ColumnError(
                     f"is {mine} and {theirs} on the two sides, but must order both together",
@@ -100,7 +100,7 @@ class Sides:
         taken = {name.lower() for name in mine}
         others = [name for name in theirs if name not in self.on]
         plain = {name.lower() for name in others}
-        found = []
+        names = []
         for name in others:
             new = name + _SUFFIX if name.lower() in taken else name
             if new != name and new.lower() in taken | plain:
@@ -110,8 +110,8 @@ class Sides:
                     value=new,
                     way_out=f"Rename {name!r} or {new!r} in one of the frames",
                 )
-            found.append((name, new))
-        return found
+            names.append((name, new))
+        return names
 
     @staticmethod
     def of(side: str, name: str) -> Column:
@@ -151,7 +151,7 @@ def both_sides(
     formats = time_format if isinstance(time_format, tuple) else (time_format, time_format)
     columns = (_columns(left, LEFT, keys), _columns(right, RIGHT, keys))
     for name in keys:
-        types = [each[name].simpleString() for each in columns]
+        types = [side_types[name].simpleString() for side_types in columns]
         if columns[0][name] != columns[1][name]:
             raise ColumnError(
                 f"is {types[0]} on the left side and {types[1]} on the right",
@@ -215,9 +215,9 @@ def naming(side: str) -> Iterator[None]:
 
 
 def _columns(frame: DataFrame, side: str, on: Sequence[str]) -> dict[str, T.DataType]:
-    found = {field.name: field.dataType for field in frame.schema.fields}
+    types = {field.name: field.dataType for field in frame.schema.fields}
     for name in on:
-        check_has(f"the {side} side", found, name, field="on")
+        check_has(f"the {side} side", types, name, field="on")
     lower = [name.lower() for name in frame.columns]
     for name in frame.columns:
         if name.lower() in RESERVED or lower.count(name.lower()) > 1:
@@ -229,7 +229,7 @@ def _columns(frame: DataFrame, side: str, on: Sequence[str]) -> dict[str, T.Data
                 value=name,
                 way_out="Rename the column",
             )
-    return found
+    return types
 
 
 def condition(text: str | None, joined: Callable[[Column | None], DataFrame]) -> DataFrame:

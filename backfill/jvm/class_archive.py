@@ -66,7 +66,7 @@ def archive_for(home: Path) -> Path:
     release, jars = home / "release", _spark_home() / "jars"
     about = release.read_bytes() if release.exists() else str(home).encode()
     # It only fits the jars that it was made from. Images keep only whole seconds of their times.
-    facts = [(each.name, each.stat()) for each in sorted(jars.glob("*.jar"))]
+    facts = [(jar.name, jar.stat()) for jar in sorted(jars.glob("*.jar"))]
     made = [(name, file.st_size, int(file.st_mtime)) for name, file in facts]
     parts = [pyspark.__version__, _hash(about + str(jars).encode()), _hash(repr(made).encode())]
     return _folder() / f"spark-{'-'.join(parts)}.jsa"
@@ -127,10 +127,10 @@ def _run(submit: Path, archive: Path, home: Path) -> None:
     program.write_text(_PROGRAM)
     # Under spark-submit, the process that is waited for is the JVM.
     done = subprocess.run(
-        [submit, "--master=local[2]", *(f"--conf={each}" for each in _CONF), program],
+        [submit, "--master=local[2]", *(f"--conf={setting}" for setting in _CONF), program],
         cwd=archive.parent,
         env={
-            **{name: each for name, each in os.environ.items() if name not in _MISLEADING},
+            **{name: value for name, value in os.environ.items() if name not in _MISLEADING},
             "JAVA_HOME": str(home),
             "SPARK_HOME": str(_spark_home()),
             "PYSPARK_PYTHON": sys.executable,

@@ -50,25 +50,25 @@ def with_object_stores(conf: Mapping[str, str], paths: Iterable[str]) -> dict[st
     jars = _has_jars(conf)
     if not jars and not any(map(in_s3, paths)):
         return dict(conf)
-    found = {
+    settings = {
         "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
         "spark.hadoop.fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",
     }
     # Hadoop's own chain finds keys that are among Spark's settings.
     if f"{_S3A}.access.key" not in conf:
-        found[f"{_S3A}.aws.credentials.provider"] = _CHAIN
+        settings[f"{_S3A}.aws.credentials.provider"] = _CHAIN
     server = endpoint()
     if server is not None:
-        found[f"{_S3A}.endpoint"] = server
-        found[f"{_S3A}.path.style.access"] = "true"
+        settings[f"{_S3A}.endpoint"] = server
+        settings[f"{_S3A}.path.style.access"] = "true"
     place = region()
     if place is not None:
-        found[f"{_S3A}.endpoint.region"] = place
-    found |= conf
+        settings[f"{_S3A}.endpoint.region"] = place
+    settings |= conf
     if not jars:
         for name, own in ((_PACKAGES, packages(hadoop_version())), (_EXCLUDES, _UNUSED)):
-            found[name] = ",".join([*filter(None, [conf.get(name)]), *own])
-    return found
+            settings[name] = ",".join([*filter(None, [conf.get(name)]), *own])
+    return settings
 
 
 def packages(hadoop: str) -> list[str]:
@@ -84,19 +84,19 @@ def packages(hadoop: str) -> list[str]:
             value=pyspark.__version__,
             way_out=f"Give them: --spark {_PACKAGES}=org.apache.hadoop:hadoop-aws:{hadoop}",
         )
-    aws = (f"software.amazon.awssdk:{each}:{AWS_SDK[hadoop]}" for each in _AWS_PARTS)
+    aws = (f"software.amazon.awssdk:{part}:{AWS_SDK[hadoop]}" for part in _AWS_PARTS)
     return [f"org.apache.hadoop:hadoop-aws:{hadoop}", *aws]
 
 
 def hadoop_version() -> str:
     """The version of Hadoop in pyspark's jars."""
-    found = [each.stem.rpartition("-")[2] for each in _jars("hadoop-client-api-*.jar")]
-    return found[0] if found else "unknown"
+    versions = [jar.stem.rpartition("-")[2] for jar in _jars("hadoop-client-api-*.jar")]
+    return versions[0] if versions else "unknown"
 
 
 def _has_jars(given: Mapping[str, str]) -> bool:
-    named = (given.get(each, "") for each in _NAMING_JARS)
-    return any("aws" in each for each in named) or bool(_jars("hadoop-aws-*.jar"))
+    named = (given.get(name, "") for name in _NAMING_JARS)
+    return any("aws" in jars for jars in named) or bool(_jars("hadoop-aws-*.jar"))
 
 
 def _jars(pattern: str) -> list[Path]:

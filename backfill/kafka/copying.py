@@ -65,12 +65,12 @@ class Copied:
     @property
     def records(self) -> int:
         """How many records were copied."""
-        return sum(each.records for each in self.partitions)
+        return sum(partition.records for partition in self.partitions)
 
     @property
     def lost(self) -> int:
         """How many offsets Kafka had deleted before they were copied."""
-        return sum(each.lost for each in self.partitions)
+        return sum(partition.lost for partition in self.partitions)
 
 
 def copy_topic(
@@ -100,10 +100,18 @@ def copy_topic(
     with closing(Topic(name, settings)) as topic:
         table = RecordTable(uri, name, topic.identity)
         before = table.reached(topic.partitions)
-        starts = {each: _start(topic, each, offset) for each, offset in before.items()}
-        ends = {each: high for each, (_, high) in topic.partitions.items() if high > starts[each]}
+        starts = {
+            partition: _start(topic, partition, offset) for partition, offset in before.items()
+        }
+        ends = {
+            partition: high
+            for partition, (_, high) in topic.partitions.items()
+            if high > starts[partition]
+        }
         lost = {
-            each: starts[each] - offset for each, offset in before.items() if offset is not None
+            partition: starts[partition] - offset
+            for partition, offset in before.items()
+            if offset is not None
         }
         copied, reached, committed = Counter[int](), dict(starts), before
         batch = _Batch()
@@ -123,8 +131,10 @@ def copy_topic(
         if reached != committed:
             commit()
     partitions = (
-        CopiedPartition(each, first, reached[each], copied[each], lost.get(each, 0))
-        for each, first in starts.items()
+        CopiedPartition(
+            partition, first, reached[partition], copied[partition], lost.get(partition, 0)
+        )
+        for partition, first in starts.items()
     )
     return Copied(name, uri, tuple(partitions))
 
@@ -152,11 +162,11 @@ class _Batch:
     bytes: int = 0
 
     def add(self, records: Iterable[Message]) -> None:
-        for each in records:
-            key, value = each.key(), each.value()
-            _, at_ms = each.timestamp()
+        for message in records:
+            key, value = message.key(), message.value()
+            _, at_ms = message.timestamp()
             at_us = at_ms * _MS_US if at_ms in _TIMESTAMPS_MS else None
-            record = key, value, each.partition(), each.offset(), at_us
+            record = key, value, message.partition(), message.offset(), at_us
             for column, part in zip(self.columns.values(), record, strict=True):
                 column.append(part)
             self.bytes += len(key or b"") + len(value or b"")
@@ -167,8 +177,8 @@ class _Batch:
 
     def taken(self) -> pa.Table:
         """Returns the records, and empties the batch."""
-        found = pa.table(self.columns, SCHEMA)
-        for each in self.columns.values():
-            each.clear()
+        table = pa.table(self.columns, SCHEMA)
+        for column in self.columns.values():
+            column.clear()
         self.bytes = 0
-        return found
+        return table

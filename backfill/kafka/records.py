@@ -76,7 +76,7 @@ class RecordTable:
         self._uri, self._topic, self._identity = uri, topic, identity
         self._opened = _table(uri)
         if self._opened is not None:
-            check_records([each.name for each in self._opened.schema().fields], uri)
+            check_records([field.name for field in self._opened.schema().fields], uri)
         elif folder_at(uri, "source.path").names():
             raise SourceError(
                 "the folder holds files that are not records of a topic",
@@ -95,8 +95,11 @@ class RecordTable:
         """
         if self._opened is None:
             return dict.fromkeys(partitions)
-        found = {each: self._opened.transaction_version(self._name(each)) for each in partitions}
-        if all(each is None for each in found.values()):
+        offsets = {
+            partition: self._opened.transaction_version(self._name(partition))
+            for partition in partitions
+        }
+        if all(offset is None for offset in offsets.values()):
             raise SourceError(
                 f"holds the records of {self._opened.metadata().name}: another topic, or an "
                 "earlier one of this name that has been deleted",
@@ -104,7 +107,7 @@ class RecordTable:
                 value=shown(self._uri),
                 way_out="Choose another folder",
             )
-        return {each: offset or 0 for each, offset in found.items()}
+        return {partition: offset or 0 for partition, offset in offsets.items()}
 
     def append(self, records: pa.Table, reached: Mapping[int, int]) -> None:
         """Adds records.
@@ -116,7 +119,9 @@ class RecordTable:
         Raises:
             SourceError: they cannot be written, or another copy has written them meanwhile.
         """
-        copied = [Transaction(self._name(each), offset) for each, offset in reached.items()]
+        copied = [
+            Transaction(self._name(partition), offset) for partition, offset in reached.items()
+        ]
         properties = CommitProperties(app_transactions=copied)
         try:
             if self._opened is None:

@@ -58,10 +58,10 @@ class Topic:
             SourceError: a setting is invalid, the brokers do not answer, or there is no such topic.
         """
         self.name = name
-        for each in settings.keys() & _OURS.keys():
+        for setting in settings.keys() & _OURS.keys():
             raise SourceError(
                 "this setting cannot be changed: each record must be copied exactly once",
-                field=f"source.options.{each}",
+                field=f"source.options.{setting}",
                 way_out="Leave it out",
             )
         with _answering():
@@ -69,17 +69,17 @@ class Topic:
             self.identity, numbers = self._described(settings)
             self._consumer = Consumer(self._settings, logger=_LOGGER)
             self.partitions = {
-                each: self._consumer.get_watermark_offsets(
-                    TopicPartition(name, each), timeout=_ANSWER_S
+                partition: self._consumer.get_watermark_offsets(
+                    TopicPartition(name, partition), timeout=_ANSWER_S
                 )
-                for each in numbers
+                for partition in numbers
             }
 
     def _described(self, settings: Mapping[str, str]) -> tuple[str, list[int]]:
         admin = AdminClient(dict(settings), logger=_LOGGER)
         try:
             asked = admin.describe_topics(TopicCollection([self.name]), request_timeout=_ANSWER_S)
-            found = asked[self.name].result()
+            description = asked[self.name].result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise
@@ -90,7 +90,9 @@ class Topic:
                 value=shown(self.name),
                 way_out=did_you_mean(self.name, topics) if topics else "The brokers have no topics",
             ) from error
-        return str(found.topic_id), sorted(each.id for each in found.partitions)
+        return str(description.topic_id), sorted(
+            partition.id for partition in description.partitions
+        )
 
     def records(
         self, starts: Mapping[int, int], ends: Mapping[int, int]
@@ -109,13 +111,13 @@ class Topic:
         Raises:
             SourceError: the brokers do not answer, or records have been deleted meanwhile.
         """
-        left, reached = dict(ends), {each: starts[each] for each in ends}
+        left, reached = dict(ends), {partition: starts[partition] for partition in ends}
         with _answering():
-            self._consumer.assign([TopicPartition(self.name, *each) for each in reached.items()])
+            self._consumer.assign([TopicPartition(self.name, *pair) for pair in reached.items()])
             heard = time.monotonic()
             while left:
-                found = self._consumer.consume(_AT_ONCE, timeout=1)
-                if found:
+                messages = self._consumer.consume(_AT_ONCE, timeout=1)
+                if messages:
                     heard = time.monotonic()
                 elif time.monotonic() > heard + _SILENCE_S:
                     raise SourceError(
@@ -123,7 +125,10 @@ class Topic:
                         field="source.options.bootstrap.servers",
                         way_out="Copy again when the brokers answer: it continues from there",
                     )
-                yield [each for each in found if self._is_wanted(each, left, reached)], reached
+                yield (
+                    [message for message in messages if self._is_wanted(message, left, reached)],
+                    reached,
+                )
 
     def _is_wanted(self, message: Message, left: dict[int, int], reached: dict[int, int]) -> bool:
         """Whether a message is a record of its partition's range; notes the offset reached."""
@@ -152,15 +157,15 @@ def _answering() -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        found: Any = error.args[0]
-        if found.code() == KafkaError._INVALID_ARG:
-            setting = _SETTING.search(found.str())
+        cause: Any = error.args[0]
+        if cause.code() == KafkaError._INVALID_ARG:
+            setting = _SETTING.search(cause.str())
             raise SourceError(
                 "Kafka's client does not accept this setting, or not this value",
                 field=f"source.options.{setting[1]}" if setting else "source.options",
                 way_out="Use settings of librdkafka, such as bootstrap.servers",
             ) from error
-        if found.code() == KafkaError._AUTO_OFFSET_RESET:
+        if cause.code() == KafkaError._AUTO_OFFSET_RESET:
             raise SourceError(
                 "records were deleted from the topic while it was copied",
                 field="source.topic",
@@ -168,7 +173,7 @@ def _answering() -> Iterator[None]:
                 "many were lost",
             ) from error
         raise SourceError(
-            f"Kafka's brokers refuse, or do not answer: {shown(found.str())}",
+            f"Kafka's brokers refuse, or do not answer: {shown(cause.str())}",
             field="source.options.bootstrap.servers",
             way_out="Check the address, the credentials and the network",
         ) from error

@@ -217,7 +217,7 @@ class AlignedWindows:
 
     def all_ended(self, at: Column, limit: int) -> Column:
         """See `Kind`."""
-        last = F.array_max(F.transform(self.where.windows(at), lambda each: each[END]))
+        last = F.array_max(F.transform(self.where.windows(at), lambda window: window[END]))
         return F.coalesce(last < limit, F.lit(True))
 
     def affected(self, span: Span) -> Column:
@@ -323,4 +323,6 @@ def _reported(end: Column) -> list[Column]:
 
 
 def _all(*conditions: Column | None) -> Column:
-    return reduce(and_, [each for each in conditions if each is not None], F.lit(True))
+    return reduce(
+        and_, [condition for condition in conditions if condition is not None], F.lit(True)
+    )

@@ -43,26 +43,26 @@ def arrived(
     """
     if not can_tell(source, arrival):
         return {table: Input(0, 0, None, None)}
-    ranges = {name: each for name, each in known.items() if each.arrived is not None}
-    last = max((each.arrived[1] for each in ranges.values() if each.arrived), default=None)
+    ranges = {name: span for name, span in known.items() if span.arrived is not None}
+    last = max((span.arrived[1] for span in ranges.values() if span.arrived), default=None)
     at = _number(source, arrival[0])
     rows = source.frame if last is None else source.frame.where(at.isNull() | (at > last))
-    found = rows.agg(
+    summary = rows.agg(
         F.max(at).alias("last"), F.count_if(at.isNull()).alias("without"), F.count(at).alias("rows")
     ).collect()[0]
-    if found["without"]:
+    if summary["without"]:
         raise SourceError(
-            f"{found['without']:,} rows have no arrival, so it is unknown when they arrived",
+            f"{summary['without']:,} rows have no arrival, so it is unknown when they arrived",
             field="events.arrival",
             value=arrival[0],
             way_out="Add the values, or remove events.arrival and use full runs",
         )
-    if found["last"] is None:
+    if summary["last"] is None:
         return ranges
-    name = f"{table} ({arrival[0]} up to {found['last']})"
+    name = f"{table} ({arrival[0]} up to {summary['last']})"
     return {
         **ranges,
-        name: Input(found["rows"], 0, None, None, arrived=(last, found["last"])),
+        name: Input(summary["rows"], 0, None, None, arrived=(last, summary["last"])),
     }
 
 

@@ -35,9 +35,9 @@ def replaced(record: Record | None, inputs: Mapping[str, Input], zone: str) -> l
         inputs: the inputs as they are now.
         zone: the time zone of dates.
     """
-    found: list[Replaced] = []
+    replacements: list[Replaced] = []
     if record is None:
-        return found
+        return replacements
     for name, before in record.inputs.items():
         now = inputs.get(name)
         if now is not None and before.same_content(now):
@@ -46,8 +46,8 @@ def replaced(record: Record | None, inputs: Mapping[str, Input], zone: str) -> l
         if dates:
             path = known_as(name)
             bounds = before.bounds or _bounds(dates, zone)
-            found.append(Replaced(path, path not in inputs, dates, bounds))
-    return found
+            replacements.append(Replaced(path, path not in inputs, dates, bounds))
+    return replacements
 
 
 def _bounds(dates: Dates, zone: str) -> tuple[int, int] | None:
@@ -56,11 +56,11 @@ def _bounds(dates: Dates, zone: str) -> tuple[int, int] | None:
     return None if low is None or high is None else (low, high - 1)
 
 
-def dates_of(found: Iterable[Replaced]) -> Dates:
+def dates_of(replacements: Iterable[Replaced]) -> Dates:
     """All dates on which events of replaced inputs can be in windows."""
     dates = NONE
-    for each in found:
-        dates |= each.dates
+    for replacement in replacements:
+        dates |= replacement.dates
     return dates
 
 
@@ -76,13 +76,13 @@ def counted_by(
     if record is None:
         return dict.fromkeys(inputs, ALL)
     everywhere = dates | dates_of(replaced(record, inputs, zone))
-    return {path: everywhere | counted_before(record, path, each) for path, each in inputs.items()}
+    return {path: everywhere | counted_before(record, path, file) for path, file in inputs.items()}
 
 
 def uncounted(record: Record | None, inputs: Mapping[str, Input]) -> dict[str, Dates]:
     """The dates on which each input is not counted yet; fully counted inputs are left out."""
-    found = {path: counted_before(record, path, each).rest() for path, each in inputs.items()}
-    return {path: dates for path, dates in found.items() if dates}
+    rest = {path: counted_before(record, path, file).rest() for path, file in inputs.items()}
+    return {path: dates for path, dates in rest.items() if dates}
 
 
 def counted_before(record: Record | None, path: str, now: Input) -> Dates:

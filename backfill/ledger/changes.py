@@ -99,7 +99,7 @@ def changes(
     elif isinstance(window, SessionWindow):
         linked = _linked(stacked(before, after), keys)
     else:
-        own = [each for each in own if each not in key]
+        own = [name for name in own if name not in key]
         bits = None
         if isinstance(window, CountWindow):
             # If the other version has another advance, several can be in one place.
@@ -122,20 +122,20 @@ def changes(
     ).where((F.col("change") != "updated") | (F.size("changed") > 0))
 
 
-def first_changes(found: DataFrame, limit: int) -> tuple[list[dict[str, Any]], dict[str, int]]:
+def first_changes(changed: DataFrame, limit: int) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """The first changes in order of key and start, and how many there are of each kind.
 
     Args:
-        found: what `changes` gives; it is computed once.
+        changed: what `changes` gives; it is computed once.
         limit: the most changes to return.
 
     Returns:
         The rows as nested dicts, instants with their zone, and the number of rows by kind.
     """
     kinds = (F.count_if(F.col("change") == kind).alias(kind) for kind in KINDS)
-    watched, counted = observed(found, *kinds, hold=True)
-    fields = found.select("new.*").columns
-    at = next(each for each in ("window_start", EVENT_TIME, HOLDS_FROM) if each in fields)
+    watched, counted = observed(changed, *kinds, hold=True)
+    fields = changed.select("new.*").columns
+    at = next(name for name in ("window_start", EVENT_TIME, HOLDS_FROM) if name in fields)
     start = F.coalesce(F.col(f"new.{at}"), F.col(f"old.{at}"))
     first = watched.orderBy("key", start, f"old.{at}").limit(limit)
     rows = first.toArrow().to_pylist(maps_as_pydicts="strict")
@@ -181,11 +181,11 @@ def _side(
         start = start + meets.cast("bigint")
         last = F.greatest(start, last)
     return frame.select(
-        *(column(each).alias(key_name(i)) for i, each in enumerate(key)),
+        *(column(key_column).alias(key_name(i)) for i, key_column in enumerate(key)),
         F.lit(name == _NEW).alias(_IS_NEW),
         start.alias(START),
         last.alias(LAST),
-        F.struct(*(column(each) for each in _values(frame, key))).alias(name),
+        F.struct(*(column(value_column) for value_column in _values(frame, key))).alias(name),
     )
 
 
@@ -228,17 +228,17 @@ def _paired(
         with_ids = rows.select("*", *values)
         if bits is not None:
             with_ids = _numbered(with_ids, side, keys, [*place, *ids], bits)
-        return optional(with_ids.select(*(F.col(each).alias(side + each) for each in names), side))
+        return optional(with_ids.select(*(F.col(name).alias(side + name) for name in names), side))
 
     names = known_by if bits is None else [*known_by, _NUMBER]
-    same = (F.col(_OLD + each).eqNullSafe(F.col(_NEW + each)) for each in names)
+    same = (F.col(_OLD + name).eqNullSafe(F.col(_NEW + name)) for name in names)
     both = placed(old, _OLD).join(placed(new, _NEW), reduce(and_, same), "full")
     change = (
         F.when(F.col(_OLD).isNull(), F.lit("inserted"))
         .when(F.col(_NEW).isNull(), F.lit("deleted"))
         .otherwise(F.lit("updated"))
     )
-    found_keys = (F.coalesce(_OLD + each, _NEW + each).alias(each) for each in keys)
+    found_keys = (F.coalesce(_OLD + key, _NEW + key).alias(key) for key in keys)
     return both.select(*found_keys, change.alias("change"), _OLD, _NEW)
 
 
@@ -250,7 +250,7 @@ def _numbered(
     # Bins spread a hot key over several tasks, and leave few groups of only a row or two.
     binned = rows.withColumn(_BIN, F.shiftright(START, bits))
     in_order = Over.partitionBy(*keys, _BIN).orderBy(*place, *values)
-    same = reduce(and_, (F.lag(each).over(in_order).eqNullSafe(F.col(each)) for each in place))
+    same = reduce(and_, (F.lag(name).over(in_order).eqNullSafe(F.col(name)) for name in place))
     row = F.row_number().over(in_order)
     counted = binned.withColumns({_ROW: row, _FIRST: F.when(~same, row)})
     so_far = in_order.rowsBetween(Over.unboundedPreceding, Over.currentRow)
@@ -261,7 +261,7 @@ def _sorted_by(rows: DataFrame, side: str) -> list[str]:
     """The fields that Spark can sort by."""
     kind = rows.schema[side].dataType
     assert isinstance(kind, T.StructType)
-    return [each.name for each in kind.fields if "map<" not in each.dataType.simpleString()]
+    return [field.name for field in kind.fields if "map<" not in field.dataType.simpleString()]
 
 
 def _linked(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -339,10 +339,14 @@ def _comparable(value: Column, kind: T.DataType) -> Column:
     if "map<" not in kind.simpleString():
         return value
     if isinstance(kind, T.MapType):
-        values = F.transform_values(value, lambda _, each: _comparable(each, kind.valueType))
+        values = F.transform_values(
+            value, lambda _, map_value: _comparable(map_value, kind.valueType)
+        )
         return F.array_sort(F.map_entries(values))
     if isinstance(kind, T.ArrayType):
-        return F.transform(value, lambda each: _comparable(each, kind.elementType))
+        return F.transform(value, lambda element: _comparable(element, kind.elementType))
     assert isinstance(kind, T.StructType)
-    fields = (_comparable(value[each.name], each.dataType).alias(each.name) for each in kind.fields)
+    fields = (
+        _comparable(value[field.name], field.dataType).alias(field.name) for field in kind.fields
+    )
     return F.when(value.isNotNull(), F.struct(*fields))

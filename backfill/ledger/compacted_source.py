@@ -26,7 +26,7 @@ def carried_over(
     inputs = dict(record.inputs)
     for rewrite in rewrites:
         old = [inputs[path] for path in rewrite.removed if path in inputs]
-        if len(old) < len(rewrite.removed) or len({each.counted for each in old}) != 1:
+        if len(old) < len(rewrite.removed) or len({file.counted for file in old}) != 1:
             continue
         for path in rewrite.removed:
             del inputs[path]

@@ -59,17 +59,17 @@ def check_types(source: Source, spec: JobSpec, records: Sequence[Record]) -> Non
     """
     if not spec.source.inferred:
         return
-    now = {each.name: each.dataType.simpleString() for each in source.frame.schema}
+    now = {field.name: field.dataType.simpleString() for field in source.frame.schema}
     for schema in {record.schema for record in records}:
         recorded = T.StructType.fromDDL(schema)
         assert isinstance(recorded, T.StructType)
-        for each in recorded:
-            found = now.get(each.name)
-            if found != each.dataType.simpleString():
+        for field in recorded:
+            kind = now.get(field.name)
+            if kind != field.dataType.simpleString():
                 raise SourceError(
-                    f"was {each.dataType.simpleString()} when the tables were published, and "
-                    f"is now {found or 'missing'}",
-                    field=f"source, column {each.name}",
+                    f"was {field.dataType.simpleString()} when the tables were published, and "
+                    f"is now {kind or 'missing'}",
+                    field=f"source, column {field.name}",
                     value=shown(spec.source.path),
                     way_out="Set the types in source.schema",
                 )

@@ -55,7 +55,9 @@ class Reader:
             self._of_files(paths, spans)
             for dates, all_paths in by_dates.items()
             if (spans := self._spans(dates, span))
-            and (paths := [each for each in all_paths if self._overlaps(each, spans)])
+            and (
+                paths := [file_path for file_path in all_paths if self._overlaps(file_path, spans)]
+            )
         ]
         if not parts:
             return normalise(self.source.frame, self.rules).where(F.lit(False))
@@ -70,7 +72,7 @@ class Reader:
         own: Collection[str] = paths if self.source.snapshot.inputs else ()
         if self.arrival_ranges:
             arrival_ranges = [
-                self.arrival_ranges[each] for each in paths if each in self.arrival_ranges
+                self.arrival_ranges[path] for path in paths if path in self.arrival_ranges
             ]
             arrived = among(self.source, self.arrival, arrival_ranges)
             where = arrived if where is None else where & arrived
@@ -81,7 +83,7 @@ class Reader:
 
         Only what could lie beyond `known` is read, beginning with the files that reach furthest.
         """
-        beyond = {each: self._latest(each) for each in paths}
+        beyond = {file_path: self._latest(file_path) for file_path in paths}
         while True:
             left = [
                 p for p, last in beyond.items() if last is None or known is None or last > known
@@ -95,13 +97,13 @@ class Reader:
             where = time_condition(self.source.frame.schema, self.rules, known, None)
             rows = self.rows(first, where)
             latest = rows.where(F.col(REASON).isNull()).agg(F.max(TIME)).collect()[0][0]
-            known = max((each for each in (known, latest) if each is not None), default=None)
+            known = max((time for time in (known, latest) if time is not None), default=None)
 
     def limits(self, paths: list[str]) -> Span:
         """The least and the largest event time of these inputs, µs; None if not known."""
-        each = [self.bounds.get(path) for path in paths]
-        known = [pair for pair in each if pair is not None]
-        if len(known) < len(each) or not known:
+        pairs = [self.bounds.get(path) for path in paths]
+        known = [pair for pair in pairs if pair is not None]
+        if len(known) < len(pairs) or not known:
             return EVERYTHING
         return min(low for low, _ in known), max(high for _, high in known)
 
@@ -113,7 +115,7 @@ class Reader:
         low, high = spans[0][0], spans[-1][1]
         where = time_condition(self.source.frame.schema, self.rules, low, high)
         return self.rows(paths, where).where(
-            F.col(REASON).isNull() & reduce(or_, [inside_span(F.col(TIME), each) for each in spans])
+            F.col(REASON).isNull() & reduce(or_, [inside_span(F.col(TIME), span) for span in spans])
         )
 
     def _spans(self, dates: Dates, span: Span) -> list[Span]:
@@ -145,7 +147,7 @@ def events_of(
         wanted: the inner key columns, with or without start and end.
         condition: a further condition, on the event and `_wanted` columns.
     """
-    others = wanted.select(*(F.col(each).alias(f"_wanted{each}") for each in wanted.columns))
+    others = wanted.select(*(F.col(name).alias(f"_wanted{name}") for name in wanted.columns))
     same = [
         column(name).eqNullSafe(F.col(f"_wanted{inner}"))
         for name, inner in zip(key.names, key.inner, strict=True)
@@ -167,8 +169,8 @@ def events_within(events: DataFrame, key: Key, windows: DataFrame) -> DataFrame:
 
 
 def _later(one: int | None, other: int | None) -> int | None:
-    return max((each for each in (one, other) if each is not None), default=None)
+    return max((time for time in (one, other) if time is not None), default=None)
 
 
 def _earlier(one: int | None, other: int | None) -> int | None:
-    return min((each for each in (one, other) if each is not None), default=None)
+    return min((time for time in (one, other) if time is not None), default=None)

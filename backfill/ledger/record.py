@@ -54,7 +54,7 @@ class Input:
         """The counted dates on which it can have events."""
         if self.bounds is None:
             return self.counted
-        low, high = (date_of(each, zone) for each in self.bounds)
+        low, high = (date_of(bound, zone) for bound in self.bounds)
         return self.counted & Dates.between(low, high + DAY)
 
 
@@ -113,15 +113,15 @@ class Record:
             **({} if self.bots is None else {"bots": self.bots}),
             "inputs": {
                 _near(path, home): [
-                    each.size,
-                    each.modified_ms,
-                    each.digest,
-                    each.bounds,
-                    each.counted.json(),
-                    each.arrived,
-                    *([] if each.deletions is None else [each.deletions]),
+                    file.size,
+                    file.modified_ms,
+                    file.digest,
+                    file.bounds,
+                    file.counted.json(),
+                    file.arrived,
+                    *([] if file.deletions is None else [file.deletions]),
                 ]
-                for path, each in self.inputs.items()
+                for path, file in self.inputs.items()
             },
         }
 
@@ -211,24 +211,24 @@ class Record:
                 have recorded since are not gone.
         """
         seen: dict[str, Input] = {}
-        absent = {path: each for path, each in self.inputs.items() if path not in inputs}
+        absent = {path: file for path, file in self.inputs.items() if path not in inputs}
         before_it = {} if known is None else known.inputs
-        others = {path: each for path, each in absent.items() if path not in before_it}
-        gone = {path: each for path, each in absent.items() if path in before_it}
-        for path, each in inputs.items():
+        others = {path: file for path, file in absent.items() if path not in before_it}
+        gone = {path: file for path, file in absent.items() if path in before_it}
+        for path, file in inputs.items():
             before = self.inputs.get(path)
-            if before is None or before.same_content(each):
-                seen[path] = replace(each, counted=on | self._counted(path))
+            if before is None or before.same_content(file):
+                seen[path] = replace(file, counted=on | self._counted(path))
                 continue
-            seen[path] = replace(each, counted=on)
+            seen[path] = replace(file, counted=on)
             gone[former(path)] = _both(before, gone.get(former(path)), zone)
-        gone = {path: replace(each, counted=each.counted - on) for path, each in gone.items()}
+        gone = {path: replace(file, counted=file.counted - on) for path, file in gone.items()}
         return replace(
             self,
             covered=self.covered | covered,
             inputs={
                 **others,
-                **{path: each for path, each in gone.items() if self.held(each, zone)},
+                **{path: file for path, file in gone.items() if self.held(file, zone)},
                 **seen,
             },
             late=tuple(dict.fromkeys([*self.late, *late])),
@@ -238,7 +238,7 @@ class Record:
             version=version,
             settings=settings,
             expired=max(
-                (each for each in (self.expired, expired) if each is not None), default=None
+                (time for time in (self.expired, expired) if time is not None), default=None
             ),
             bots=bots,
         )
@@ -262,20 +262,20 @@ def unlike(inputs: Mapping[str, Input], others: Mapping[str, Input]) -> list[str
     """The files among inputs that others lack, or have with other content."""
     return [
         path
-        for path, each in inputs.items()
-        if path == known_as(path) and not (path in others and each.same_content(others[path]))
+        for path, file in inputs.items()
+        if path == known_as(path) and not (path in others and file.same_content(others[path]))
     ]
 
 
 def counted_beyond(after: Record, before: Record, covered: Dates, zone: str) -> list[str]:
     """The files with events that count only now, on dates other than the covered ones."""
-    found = []
-    for path, each in after.inputs.items():
+    paths = []
+    for path, file in after.inputs.items():
         known = before.inputs.get(path)
-        counted = known.counted if known is not None and known.same_content(each) else NONE
-        if path == known_as(path) and each.held(zone) - counted - covered:
-            found.append(path)
-    return found
+        counted = known.counted if known is not None and known.same_content(file) else NONE
+        if path == known_as(path) and file.held(zone) - counted - covered:
+            paths.append(path)
+    return paths
 
 
 def former(path: str) -> str:
@@ -297,13 +297,13 @@ def _both(one: Input, other: Input | None, zone: str) -> Input:
 
 def between(times: Iterable[int | None]) -> tuple[int, int] | None:
     """The least and the largest of some times; None if none is known."""
-    known = [each for each in times if each is not None]
+    known = [time for time in times if time is not None]
     return (min(known), max(known)) if known else None
 
 
 def bounds_of(inputs: Collection[Input]) -> tuple[int, int] | None:
     """The least and the largest event time of some inputs; None if those of one are not known."""
-    known = [each.bounds for each in inputs if each.bounds is not None]
+    known = [file.bounds for file in inputs if file.bounds is not None]
     return between(chain(*known)) if len(known) == len(inputs) else None
 
 

@@ -91,21 +91,21 @@ def settings(spec: JobSpec, name: str) -> dict[str, str]:
     sections = {RollingWindow: "metrics", MetricSlices: "metrics", JoinWindow: "joins"}
     place = f"{sections.get(type(window.window), 'windows')}.{name}"
     aggregates = {
-        f"{place}.aggregates.{each}": str(aggregate)
-        for each, aggregate in window.aggregates.items()
+        f"{place}.aggregates.{column}": str(aggregate)
+        for column, aggregate in window.aggregates.items()
     }
     return {**common, place: str(window.window), **aggregates}
 
 
 def _state(spec: JobSpec, store: Store, name: str) -> State:
     table = store.open(name)
-    found = None if table is None else table.record
-    if found is None:
+    document = None if table is None else table.record
+    if document is None:
         return State(name, table, None, {})
-    record = Record.from_json(found, spec.path.parent)
+    record = Record.from_json(document, spec.path.parent)
     now = settings(spec, name)
-    stale = {each: old for each, old in record.settings.items() if now.get(each) != old}
-    stale |= {each: "absent" for each in now if each not in record.settings}
+    stale = {setting: old for setting, old in record.settings.items() if now.get(setting) != old}
+    stale |= {setting: "absent" for setting in now if setting not in record.settings}
     return State(name, table, record, stale)
 
 
@@ -118,7 +118,7 @@ def grouped(tables: Iterable[State]) -> list[list[State]]:
     def counted(state: State) -> str:
         if state.record is None:
             return ""
-        inputs = {path: each.counted.json() for path, each in state.record.inputs.items()}
+        inputs = {path: file.counted.json() for path, file in state.record.inputs.items()}
         return repr((state.record.covered.json(), sorted(inputs.items())))
 
-    return [list(each) for _, each in groupby(sorted(tables, key=counted), key=counted)]
+    return [list(group) for _, group in groupby(sorted(tables, key=counted), key=counted)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -65,7 +66,7 @@ def runs(store: Store, names: Iterable[str]) -> list[dict[str, Any]]:
     Returns:
         As `Job.history` returns them.
     """
-    found: dict[str, dict[str, Any]] = {}
+    by_id: dict[str, dict[str, Any]] = {}
     for name in names:
         table = store.open(name)
         for commit in () if table is None else table.commits:
@@ -74,14 +75,14 @@ def runs(store: Store, names: Iterable[str]) -> list[dict[str, Any]]:
                 continue
             unknown = {"run_id": metadata["run_id"], "time": commit.timestamp}
             unknown |= dict.fromkeys((*_TEXTS, *_COUNTS)) | {"tables": {}}
-            run = found.setdefault(metadata["run_id"], unknown)
+            run = by_id.setdefault(metadata["run_id"], unknown)
             run["time"] = max(run["time"], commit.timestamp)
-            run |= {each: metadata[each] for each in _TEXTS if each in metadata}
+            run |= {key: metadata[key] for key in _TEXTS if key in metadata}
             run |= _numbers(metadata, _COUNTS)
             counts = dict.fromkeys(_TABLE_COUNTS) | _numbers(metadata, _TABLE_COUNTS)
             counts |= _numbers(metadata, _DROPPED)
             run["tables"].setdefault(name, {"version": commit.version, **counts})
-    return sorted(found.values(), key=lambda run: run["time"], reverse=True)
+    return sorted(by_id.values(), key=lambda run: run["time"], reverse=True)
 
 
 def changes_since(
@@ -117,7 +118,7 @@ def changes_since(
         raise TableError("nothing is published yet", field=name, way_out=way_out)
     run = _last_run(table.commits, name) if run is None else run
     first = _first_version(table.commits, run)
-    earlier = [each.version for each in table.commits if each.version < first]
+    earlier = [commit.version for commit in table.commits if commit.version < first]
     if _have_expired(table.commits) and (not earlier or _lacks_chunks(table.commits, first, run)):
         raise TableError(
             "what was there before the run is not known any more: the version has expired",
@@ -127,8 +128,8 @@ def changes_since(
         )
     before = store.open(name, max(earlier)) if earlier else None
     window = spec.windows[name].window
-    now = {each.path for each in table.files}
-    then = set() if before is None else {each.path for each in before.files}
+    now = {file.path for file in table.files}
+    then = set() if before is None else {file.path for file in before.files}
     new = table.read(spark, sorted(now - then))
     old = new.where(F.lit(False)) if before is None else before.read(spark, sorted(then - now))
     return changes(
@@ -169,16 +170,16 @@ def restore(
     }
     if not any(targets.values()):
         raise _unknown(run, histories.values())
-    found = {name: target for name, target in targets.items() if target is not None}
-    untouched = tuple(name for name in targets if name not in found)
-    _check_whole(histories, found, run)
-    for name, target in found.items():
+    commits = {name: target for name, target in targets.items() if target is not None}
+    untouched = tuple(name for name in targets if name not in commits)
+    _check_whole(histories, commits, run)
+    for name, target in commits.items():
         store.check_restorable(name, target.version)
     now = {name: table.version for name, table in opened.items() if table is not None}
-    committed = [name for name, target in found.items() if target.version != now[name]]
+    committed = [name for name, target in commits.items() if target.version != now[name]]
     metadata = {**metadata, "tables": json.dumps(committed)}
     restored: dict[str, RestoredTable] = {}
-    for name, target in found.items():
+    for name, target in commits.items():
         try:
             version = store.restore(name, target.version, run_id=run_id, metadata=metadata)
         except TableError as error:
@@ -200,7 +201,9 @@ def _check_whole(
         name: {commit.metadata.get("run_id") for commit in history}
         for name, history in histories.items()
     }
-    for commit in (each for history in histories.values() for each in history if run in _ids(each)):
+    for commit in chain.from_iterable(histories.values()):
+        if run not in _ids(commit):
+            continue
         for name in json.loads(commit.metadata.get("tables", "[]")):
             if name not in held or commit.metadata["run_id"] in held[name]:
                 continue
@@ -216,7 +219,7 @@ def _check_whole(
 
 def _lacks_chunks(history: Sequence[Commit], first: int, run: str) -> bool:
     """Whether chunks of a run that came before the first one still there may have expired."""
-    chunk = next(each.metadata for each in history if each.version == first)
+    chunk = next(commit.metadata for commit in history if commit.version == first)
     return chunk.get("chunk_of") == run and int(chunk.get("chunk", "1")) > 1
 
 
@@ -226,7 +229,7 @@ def _have_expired(history: Sequence[Commit]) -> bool:
 
 def _last_run(history: Sequence[Commit], name: str) -> str:
     """The last run that published, or the common id of its chunks."""
-    last = next((each for each in history if _is_run(each)), None)
+    last = next((commit for commit in history if _is_run(commit)), None)
     if last is None:
         still = " that is still known" if _have_expired(history) else ""
         raise TableError(f"no run{still} has published to this table", field=name)
@@ -248,7 +251,7 @@ def _is_run(commit: Commit) -> bool:
 
 def _ids(commit: Commit) -> set[str]:
     metadata = commit.metadata
-    return {metadata[each] for each in ("run_id", "chunk_of") if each in metadata}
+    return {metadata[key] for key in ("run_id", "chunk_of") if key in metadata}
 
 
 def _unknown(run: str, histories: Iterable[Sequence[Commit]]) -> JobFileError:
@@ -258,10 +261,10 @@ def _unknown(run: str, histories: Iterable[Sequence[Commit]]) -> JobFileError:
         # A run with a similar id is not the one that was meant.
         problem, way_out = f"{problem}, or its versions have expired", "See: backfill history"
     else:
-        known = {each for one in histories for c in one for each in _ids(c)}
+        known = {run_id for history in histories for commit in history for run_id in _ids(commit)}
         way_out = did_you_mean(run, known) if known else "Nothing has been published yet"
     return JobFileError(problem, field="run", value=run, way_out=way_out)
 
 
 def _numbers(metadata: Mapping[str, str], names: Iterable[str]) -> dict[str, int]:
-    return {each: int(metadata[each]) for each in names if each in metadata}
+    return {name: int(metadata[name]) for name in names if name in metadata}

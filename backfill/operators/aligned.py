@@ -86,7 +86,7 @@ def aligned(
             return pivoted(slices, where, keys, functions)
         if where.most_each >= WORTHWHILE:
             return hopping(slices, where, keys, functions)
-    states = [state for each in aggregates for state in each.merge()]
+    states = [state for binding in aggregates for state in binding.merge()]
     placed = slices.select("*", F.inline(where.windows(F.col(FIRST))))
     return placed.groupBy(*keys, START, END).agg(F.sum(EVENTS).alias(EVENTS), *states)
 

@@ -57,10 +57,10 @@ def binned(
     """
     mine, theirs = names
     at, width = F.col(AT), max(1, reach.length * _WIDER)
-    present = reduce(and_, (F.col(quoted(each)).isNotNull() for each in (*keys, AT)))
+    present = reduce(and_, (F.col(quoted(name)).isNotNull() for name in (*keys, AT)))
     if how in ("inner", "semi"):
         own = own.where(present)
-    hashed = [each for each in keys if _has_hash(own.schema[each].dataType)]
+    hashed = [name for name in keys if _has_hash(own.schema[name].dataType)]
     standing = own.withColumn(_PLACE, _hashed(hashed, floor_to(at, width, 0)))
     # The positions of the own frame that a row is within reach of.
     low, high = at - reach.high, at - reach.low
@@ -95,7 +95,7 @@ def binned(
 
 def _hashed(keys: Sequence[str], bin: Column) -> Column:
     """One number for key and bin: Spark sorts by one number several times as fast as by text."""
-    return F.xxhash64(*(F.col(quoted(each)) for each in keys), bin)
+    return F.xxhash64(*(F.col(quoted(name)) for name in keys), bin)
 
 
 def _has_hash(type: T.DataType) -> bool:

@@ -54,14 +54,14 @@ def with_bots(
     inner = [_USABLE, *(key_name(i) for i in range(len(key)))]
     theirs = set_aside(events.columns)
     placed = events.select(
-        *(column(each).alias(theirs[each]) for each in events.columns),
+        *(column(original).alias(theirs[original]) for original in events.columns),
         F.col(REASON).isNull().alias(_USABLE),
         day_number(F.col(TIME), zone).alias(_DATE),
-        *(column(each).alias(key_name(i)) for i, each in enumerate(key)),
+        *(column(key_column).alias(key_name(i)) for i, key_column in enumerate(key)),
         *(
-            predicate(events, "where", each.where).alias(f"{_RULE}{i}")
-            for i, each in enumerate(bots.rules)
-            if each.where is not None
+            predicate(events, "where", rule.where).alias(f"{_RULE}{i}")
+            for i, rule in enumerate(bots.rules)
+            if rule.where is not None
         ),
     )
     id = None if id is None else theirs[id]
@@ -72,35 +72,35 @@ def with_bots(
     if id is not None:
         same = (F.lag(column(id)).over(in_order) == column(id)) & (before == F.col(TIME))
         copy = F.coalesce(same, F.lit(False))
-    found = placed.withColumns(
+    rows = placed.withColumns(
         {
             _GAP: breaks(F.col(TIME), before, bots.gap.us, rules),
             _PAUSE: F.col(TIME) - before,
             _NEW: ~copy,
         }
     ).withColumn(_SESSION, F.max(F.when(F.col(_GAP), F.col(TIME))).over(so_far))
-    hours = {each.events for each in bots.rules if each.per == "hour"}
+    hours = {rule.events for rule in bots.rules if rule.per == "hour"}
     # Copies of events are in partitions of their own, so none comes between other events.
     apart = Over.partitionBy(*inner, _SESSION, _NEW).orderBy(TIME)
-    found = found.select(
+    rows = rows.select(
         "*",
         *(
             (F.col(_NEW) & (F.col(TIME) - F.lag(TIME, n).over(apart) < _HOUR)).alias(
                 f"{_HOUR_OF}{n}"
             )
-            for n in sorted(each for each in hours if each is not None)
+            for n in sorted(limit for limit in hours if limit is not None)
         ),
     )
     session = Over.partitionBy(*inner, _SESSION)
-    holds = {f"{_HOLDS}{i}": _holds(each, i, session) for i, each in enumerate(bots.rules)}
-    found = found.withColumns(holds).withColumn(_RULE, _first(range(len(holds))))
-    by_day = [i for i, each in enumerate(bots.rules) if each.remove == "day"]
+    holds = {f"{_HOLDS}{i}": _holds(rule, i, session) for i, rule in enumerate(bots.rules)}
+    rows = rows.withColumns(holds).withColumn(_RULE, _first(range(len(holds))))
+    by_day = [i for i, rule in enumerate(bots.rules) if rule.remove == "day"]
     if by_day:
         day = Over.partitionBy(*inner, _DATE)
-        found = found.withColumn(_RULE, F.least(_RULE, F.min(_first(by_day)).over(day)))
-    named = F.get(F.array(*(F.lit(each.name) for each in bots.rules)), F.col(_RULE))
-    return found.select(
-        *(column(theirs[each]).alias(each) for each in events.columns),
+        rows = rows.withColumn(_RULE, F.least(_RULE, F.min(_first(by_day)).over(day)))
+    named = F.get(F.array(*(F.lit(rule.name) for rule in bots.rules)), F.col(_RULE))
+    return rows.select(
+        *(column(theirs[original]).alias(original) for original in events.columns),
         F.when(F.col(_USABLE), named).alias(name),
     )
 

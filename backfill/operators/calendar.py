@@ -51,8 +51,8 @@ class Clock:
 
     def finer(self, other: Duration) -> Clock:
         """The same clock, cut finely enough for spans that begin at its cuts and last `other`."""
-        spans = [each for each in (self.every, other) if isinstance(each, Calendar)]
-        hours = [each.count for each in spans if each.unit == "hour"]
+        spans = [span for span in (self.every, other) if isinstance(span, Calendar)]
+        hours = [span.count for span in spans if span.unit == "hour"]
         # The hours of a day as well, if days or longer spans are cut besides hours.
         day = [24] if len(hours) < len(spans) else []
         cut = Calendar(math.gcd(*hours, *day), "hour") if hours else Calendar(1, "day")
@@ -113,9 +113,9 @@ class CalendarWindows:
         before = steps_back(self.size, self.clock.every, self.clock.zone)
         indexes = _let(self.clock.cut(at), lambda last: F.sequence(last - before, last))
         near = F.transform(indexes, self._struct)
-        found = F.filter(near, lambda window: (window[START] <= at) & (at < window[END]))
+        structs = F.filter(near, lambda window: (window[START] <= at) & (at < window[END]))
         # Two local times that clocks skip may be the same instant.
-        return F.array_distinct(found) if self.clock.every.unit == "hour" else found
+        return F.array_distinct(structs) if self.clock.every.unit == "hour" else structs
 
     def count(self, at: Column) -> Column:
         """How many windows hold the instant."""
@@ -181,7 +181,7 @@ class CalendarCumulating:
         else:
             most = self.clock.every.longest_us // self.step.shortest_us + 1
             steps = [Calendar(n * self.step.count, self.step.unit) for n in range(1, most + 1)]
-            ends = F.array(*(self.clock.start(span["index"], later=each) for each in steps))
+            ends = F.array(*(self.clock.start(span["index"], later=calendar) for calendar in steps))
         cut = F.array_distinct(F.transform(ends, lambda end: F.least(end, last)))
         left = F.filter(cut, lambda end: end > at)
         return F.transform(left, lambda end: F.struct(start.alias(START), end.alias(END)))
@@ -194,7 +194,7 @@ def _let(value: Column, use: Callable[[Column], Column]) -> Column:
 
 
 def _holds(windows: Column, start: Column, end: Column) -> Column:
-    return F.exists(windows, lambda each: (each[START] == start) & (each[END] == end))
+    return F.exists(windows, lambda window: (window[START] == start) & (window[END] == end))
 
 
 def _next_step(at: Column, start: Column, width: int) -> Column:

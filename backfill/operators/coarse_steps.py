@@ -41,25 +41,25 @@ def coarse_steps(at: Column, spans: Iterable[int], step: int, near: tuple[int, i
         of `near`.
     """
     before, last = near
-    exact = _joined((before + step - each, last + step - each) for each in (0, *spans))
+    exact = _joined((before + step - span, last + step - span) for span in (0, *spans))
     cases = []
     between = exact[0][0] - step
     for low, high in exact:
         # BIGINT, like `at`: Sail 0.7.2 takes the first case's type for all cases.
         cases += [(at < low, F.lit(between).cast("long")), (at < high, at)]
         between = high
-    found = F.when(*cases[0])
-    for each in cases[1:]:
-        found = found.when(*each)
-    return found.otherwise(F.lit(between).cast("long"))
+    coarse = F.when(*cases[0])
+    for case in cases[1:]:
+        coarse = coarse.when(*case)
+    return coarse.otherwise(F.lit(between).cast("long"))
 
 
 def _joined(stretches: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """The stretches in order, with those that overlap or touch merged."""
-    found: list[tuple[int, int]] = []
+    joined: list[tuple[int, int]] = []
     for low, high in sorted(stretches):
-        if found and low <= found[-1][1]:
-            found[-1] = found[-1][0], max(high, found[-1][1])
+        if joined and low <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(high, joined[-1][1])
         else:
-            found.append((low, high))
-    return found
+            joined.append((low, high))
+    return joined

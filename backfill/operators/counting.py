@@ -97,7 +97,7 @@ class Numbering:
         # A cell that is not in the sample is one block.
         whole = F.lit(1 << _CELL_BITS)
         into = F.pmod(F.col(_AT) - F.coalesce(_LOW, F.lit(0)), F.coalesce(_WIDTH, whole))
-        places = [F.col(each) for each in (*order, _CELL)]
+        places = [F.col(name) for name in (*order, _CELL)]
         block = F.struct(*places, (F.col(_AT) - into).alias(_LOW))
         placed = (
             _joined(at, split, cell, "left").withColumn(_BLOCK, block).drop(_CELL, _LOW, _WIDTH)
@@ -138,5 +138,5 @@ def _joined(rows: DataFrame, few: DataFrame, on: Sequence[str], how: str) -> Dat
     """Joins rows with a few others that are equal in some columns; NULL equals NULL."""
     other = {name: f"{name}_few" for name in on}
     equal = reduce(and_, (F.col(name).eqNullSafe(F.col(other[name])) for name in on))
-    found = rows.join(F.broadcast(few.withColumnsRenamed(other)), equal, how)
-    return found.drop(*other.values())
+    joined = rows.join(F.broadcast(few.withColumnsRenamed(other)), equal, how)
+    return joined.drop(*other.values())

@@ -30,6 +30,6 @@ class Extent:
             Bound(kind(name), index + i, name, T.LongType(), (INSTANT,))
             for i, (kind, name) in enumerate(wanted)
         ]
-        states = [F.col(state) for each in self.bounds for state in each.states()]
+        states = [F.col(state) for bound in self.bounds for state in bound.states()]
         self.least = dict(zip(least, states, strict=False))
         self.largest = dict(zip(largest, states[len(least) :], strict=True))

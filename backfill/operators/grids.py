@@ -56,7 +56,7 @@ def fewest(aligned: Iterable[Grid], gaps: Sequence[int]) -> list[Grid]:
         gaps: the sessions' gaps; some slices must be no wider than the smallest.
     """
     joined: list[Grid] = []
-    for grid in sorted(set(aligned), key=lambda each: each.width):
+    for grid in sorted(set(aligned), key=lambda candidate: candidate.width):
         for i, other in enumerate(joined):
             both = _join(grid, other)
             if 2 * both.width >= min(grid.width, other.width):

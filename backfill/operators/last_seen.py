@@ -25,7 +25,7 @@ _SINCE, _UNTIL = "_since", "_until"
 
 def last_seen(aggregates: Iterable[Bound]) -> list[Bound]:
     """The aggregates whose distinct values are counted this way."""
-    return [each for each in aggregates if isinstance(each.aggregate, LastSeen)]
+    return [binding for binding in aggregates if isinstance(binding.aggregate, LastSeen)]
 
 
 def with_distances(
@@ -42,19 +42,19 @@ def with_distances(
         arrival: the columns that order events with equal times.
     """
     time = F.col(TIME)
-    for each in seen:
-        assert each.input is not None
-        if f"{_SINCE}{each.input}" in events.columns:
+    for binding in seen:
+        assert binding.input is not None
+        if f"{_SINCE}{binding.input}" in events.columns:
             continue
-        value = F.col(each.input)
+        value = F.col(binding.input)
         # Events without a value need no distances; by time, they do not gather in one task.
         apart = F.when(value.isNull(), time)
-        same = Over.partitionBy(*keys, positive_zero(value, each.type), apart)
+        same = Over.partitionBy(*keys, positive_zero(value, binding.type), apart)
         same = same.orderBy(TIME, *arrival)
         events = events.withColumns(
             {
-                f"{_SINCE}{each.input}": time - F.lag(TIME).over(same),
-                f"{_UNTIL}{each.input}": F.lead(TIME).over(same) - time,
+                f"{_SINCE}{binding.input}": time - F.lag(TIME).over(same),
+                f"{_UNTIL}{binding.input}": F.lead(TIME).over(same) - time,
             }
         )
     return events

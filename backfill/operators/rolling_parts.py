@@ -119,15 +119,15 @@ def at_start(windows: Windows, order: Order, left: Mapping[int, WindowSpec]) -> 
     """
     all_so_far = Over.partitionBy(*order.group).orderBy(TIME)
     all_so_far = all_so_far.rangeBetween(Over.unboundedPreceding, Over.currentRow)
-    found: dict[str, Column] = {}
+    columns: dict[str, Column] = {}
     for span, own in windows.items():
         names = _names(_LASTING, span, own)
-        found |= {f"{_TAIL}{span}{TIME}": F.last(f"{_NEXT}{TIME}").over(left[span])}
+        columns |= {f"{_TAIL}{span}{TIME}": F.last(f"{_NEXT}{TIME}").over(left[span])}
         for tail, name in zip(_names(_TAIL, span, own), names, strict=True):
-            found[tail] = F.last(f"{_NEXT}{name}").over(left[span])
+            columns[tail] = F.last(f"{_NEXT}{name}").over(left[span])
         # If a window has left nothing behind, its first row is that of the key.
-        found |= {f"{_FIRST}{name}": F.first(name).over(all_so_far) for name in (TIME, *names)}
-    return found
+        columns |= {f"{_FIRST}{name}": F.first(name).over(all_so_far) for name in (TIME, *names)}
+    return columns
 
 
 def with_begun(rows: DataFrame, windows: Windows, order: Order, counted: Column) -> DataFrame:
@@ -152,11 +152,11 @@ def with_begun(rows: DataFrame, windows: Windows, order: Order, counted: Column)
 def joined(span: int, own: Sequence[Bound], events: Column, order: Order) -> Part:
     """The states of a window, merged from its two parts; `events`: how many events it has."""
     names = (TIME, *_names(_LASTING, span, own))
-    found = (f"{_TAIL}{span}{TIME}", *_names(_TAIL, span, own))
+    tail_names = (f"{_TAIL}{span}{TIME}", *_names(_TAIL, span, own))
     none_left = F.col(f"{_TAIL}{span}{TIME}").isNull()
     start, *tails = (
         F.when(none_left, F.col(f"{_FIRST}{name}")).otherwise(F.col(tail))
-        for name, tail in zip(names, found, strict=True)
+        for name, tail in zip(names, tail_names, strict=True)
     )
     # The first row may be in the row's own block.
     lasts = (floor_to(start, span, 0) < _block(span)).cast("int")
@@ -166,21 +166,21 @@ def joined(span: int, own: Sequence[Bound], events: Column, order: Order) -> Par
         for number, states in ((lasts, tails), (begun, map(F.col, _names(_BEGUN, span, own))))
     ]
     both: dict[str, Column] = {}
-    for each in own:
-        both |= each.combine(*parts)
+    for binding in own:
+        both |= binding.combine(*parts)
     return Part(events, both)
 
 
 def _chains(spans: Iterable[int]) -> list[list[int]]:
     """Groups of spans that divide each other, longer spans first."""
-    found: list[list[int]] = []
+    chains: list[list[int]] = []
     for span in sorted(spans, reverse=True):
-        chain = next((each for each in found if each[-1] % span == 0), None)
+        chain = next((candidate for candidate in chains if candidate[-1] % span == 0), None)
         if chain is None:
-            found.append([span])
+            chains.append([span])
         else:
             chain.append(span)
-    return found
+    return chains
 
 
 def _block(span: int) -> Column:
@@ -189,13 +189,13 @@ def _block(span: int) -> Column:
 
 def _over(own: Sequence[Bound], counted: Column, frame: WindowSpec) -> dict[str, Column]:
     states: dict[str, Column] = {}
-    for each in own:
-        states |= each.over(counted, frame)
+    for binding in own:
+        states |= binding.over(counted, frame)
     return states
 
 
 def _states(own: Sequence[Bound]) -> list[str]:
-    return [name for each in own for name in each.states()]
+    return [name for binding in own for name in binding.states()]
 
 
 def _names(part: str, span: int, own: Sequence[Bound]) -> list[str]:

@@ -69,17 +69,19 @@ def rolling_rows(
     """
     kept = rows.columns
     windows = {span: _distinct(named) for span, named in values.items()}
-    subtracted = {span: [each for each in own if each.subtracts] for span, own in windows.items()}
+    subtracted = {
+        span: [binding for binding in own if binding.subtracts] for span, own in windows.items()
+    }
     seen = {span: last_seen(own) for span, own in windows.items()}
     merged = {
         span: rest
         for span, own in windows.items()
-        if (rest := [each for each in own if each not in (*subtracted[span], *seen[span])])
+        if (rest := [binding for binding in own if binding not in (*subtracted[span], *seen[span])])
     }
     counted = F.col(counts)
     rows = _exchanged(rows, keys)
     order = Order((*keys, _APART), (TIME, *arrival), before)
-    every = [each for own in seen.values() for each in own]
+    every = [binding for own in seen.values() for binding in own]
     rows = with_distances(rows, order.group, every, arrival)
     rows = with_lasting(rows, merged, order, counted)
     rows = _with_totals(rows, subtracted, seen, merged, order, counted)
@@ -88,23 +90,23 @@ def rolling_rows(
     for span, named in values.items():
         events = _since(span, EVENTS, EVENTS)
         parts = joined(span, merged[span], events, order) if span in merged else None
-        for name, each in named.items():
-            if span in merged and each in merged[span]:
-                finished.append(each.finish(name, parts))
+        for name, binding in named.items():
+            if span in merged and binding in merged[span]:
+                finished.append(binding.finish(name, parts))
             else:
-                finished.append(each.finish(name, Part(events, _less(span, each))))
+                finished.append(binding.finish(name, Part(events, _less(span, binding))))
     return rows.select(*map(column, kept), PEERS, *finished)
 
 
 def _distinct(named: Mapping[str, Bound]) -> list[Bound]:
-    return list({each.index: each for each in named.values()}.values())
+    return list({binding.index: binding for binding in named.values()}.values())
 
 
 def _exchanged(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
     """By key; rows without a key are spread by time, and a key's rows without a time are apart."""
     without = F.lit(bool(keys))
-    for each in keys:
-        without &= F.col(each).isNull()
+    for key in keys:
+        without &= F.col(key).isNull()
     timeless = F.when(F.col(TIME).isNull(), F.lit(0).cast("long"))
     apart = rows.withColumn(_APART, F.when(without, F.col(TIME)).otherwise(timeless))
     return apart.repartition(*keys, _APART) if keys else apart.coalesce(1)
@@ -121,12 +123,12 @@ def _with_totals(
     """Adds the totals up to each row, and those at the start of its windows; and PEERS."""
     up_to = {EVENTS: F.count(F.when(counted, F.lit(1))).over(order.so_far())}
     for own in subtracted.values():
-        for each in own:
-            up_to |= _totals(each, counted, order.so_far())
+        for binding in own:
+            up_to |= _totals(binding, counted, order.so_far())
     for span, own in seen.items():
-        for each in own:
-            [name] = each.states()
-            begun = counted & begins(each, span)
+        for binding in own:
+            [name] = binding.states()
+            begun = counted & begins(binding, span)
             up_to[f"{name}_{span}"] = F.count(F.when(begun, F.lit(1))).over(order.so_far())
     up_to = {f"{_TOTAL}{name}": state for name, state in up_to.items()}
     keeps_order = runtime_of(rows.sparkSession).is_spark
@@ -139,11 +141,11 @@ def _with_totals(
     behind = at_start(merged, order, left)
     for span, frame in left.items():
         states = {EVENTS: F.count(F.when(counted, F.lit(1))).over(frame)}
-        for each in subtracted[span]:
-            states |= _totals(each, counted, frame)
-        for each in seen[span]:
-            [name] = each.states()
-            ended = counted & ends(each, span)
+        for binding in subtracted[span]:
+            states |= _totals(binding, counted, frame)
+        for binding in seen[span]:
+            [name] = binding.states()
+            ended = counted & ends(binding, span)
             states[name] = F.count(F.when(ended, F.lit(1))).over(frame)
         behind |= {f"{_LEFT}{span}{name}": state for name, state in states.items()}
     rows = with_states(rows, "", behind)
@@ -152,30 +154,30 @@ def _with_totals(
     return rows.withColumn(PEERS, F.count(F.when(counted, F.lit(1))).over(peers))
 
 
-def _totals(each: Bound, counted: Column, frame: WindowSpec) -> dict[str, Column]:
+def _totals(binding: Bound, counted: Column, frame: WindowSpec) -> dict[str, Column]:
     """The states over a frame, and how many values there are."""
-    if each.input is None:
+    if binding.input is None:
         return {}
-    value = F.when(counted, F.col(each.input))
+    value = F.when(counted, F.col(binding.input))
     present = F.sum(one(value)).over(frame)
-    return {**each.over(counted, frame), f"_{each.index}{_PRESENT}": present}
+    return {**binding.over(counted, frame), f"_{binding.index}{_PRESENT}": present}
 
 
 def _since(span: int, up_to: str, behind: str) -> Column:
     """A number up to the row, minus what its window has left behind."""
     numbers = (F.col(_TOTAL + up_to), F.col(f"{_LEFT}{span}{behind}"))
-    total, left = (F.coalesce(each, F.lit(0)) for each in numbers)
+    total, left = (F.coalesce(number, F.lit(0)) for number in numbers)
     return total - left
 
 
-def _less(span: int, each: Bound) -> dict[str, Column]:
+def _less(span: int, binding: Bound) -> dict[str, Column]:
     """The states of a window, computed from the totals."""
-    states = each.states()
-    if not each.subtracts:
+    states = binding.states()
+    if not binding.subtracts:
         return {name: _since(span, f"{name}_{span}", name) for name in states}
     if not states:
         return {}
     whole = {name: F.col(_TOTAL + name) for name in states}
     rest = {name: F.col(f"{_LEFT}{span}{name}") for name in states}
-    present = _since(span, *[f"_{each.index}{_PRESENT}"] * 2) > 0
-    return {name: F.when(present, state) for name, state in each.subtract(whole, rest).items()}
+    present = _since(span, *[f"_{binding.index}{_PRESENT}"] * 2) > 0
+    return {name: F.when(present, state) for name, state in binding.subtract(whole, rest).items()}

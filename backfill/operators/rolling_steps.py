@@ -66,11 +66,11 @@ def rolling_steps(
         at this step, in only one of several rows of a key, SPAN and AT.
     """
     seen = last_seen(aggregates)
-    merged = [each for each in aggregates if each not in seen]
+    merged = [binding for binding in aggregates if binding not in seen]
     slices = _slices(events, spans, keys, merged, seen, kept, near)
     shared = _shared(merged)
     states = list(dict.fromkeys(shared.values()))
-    changes = [name for each in seen for name in each.states()]
+    changes = [name for binding in seen for name in binding.states()]
     rows = slices.select(
         *keys, EVENTS, *states, F.explode(_rows(spans, changes, near)).alias("_row")
     )
@@ -87,8 +87,8 @@ def _shared(merged: Sequence[Bound]) -> dict[str, str]:
     first: dict[str, str] = {}
     return {
         name: first.setdefault(str(state), name)
-        for each in merged
-        for name, state in each.partials().items()
+        for binding in merged
+        for name, state in binding.partials().items()
     }
 
 
@@ -102,15 +102,15 @@ def _slices(
     near: tuple[int, int] | None,
 ) -> DataFrame:
     """A row for each key and step: states, and how many values begin and cease to be present."""
-    states = [state for each in merged for state in each.partial()]
-    found = events.groupBy(*keys, TIME).agg(F.count(F.lit(1)).alias(EVENTS), *states)
+    states = [state for binding in merged for state in binding.partial()]
+    slices = events.groupBy(*keys, TIME).agg(F.count(F.lit(1)).alias(EVENTS), *states)
     if kept is not None:
-        found = _with_kept(found, kept, keys, merged)
-    for each in seen:
-        assert each.input is not None
-        [name] = each.states()
-        value = positive_zero(F.col(each.input), each.type).alias(_VALUE)
-        values = events.where(F.col(each.input).isNotNull()).select(*keys, TIME, value)
+        slices = _with_kept(slices, kept, keys, merged)
+    for binding in seen:
+        assert binding.input is not None
+        [name] = binding.states()
+        value = positive_zero(F.col(binding.input), binding.type).alias(_VALUE)
+        values = events.where(F.col(binding.input).isNotNull()).select(*keys, TIME, value)
         # Fewer rows to exchange and to sort. Copies among the kept ones change nothing, since they
         # are no time apart.
         values = values.distinct()
@@ -129,14 +129,14 @@ def _slices(
                     far |= F.col(TIME) - F.col(apart) + span <= near[0]
                 alone.append(F.count_if(far).alias(f"{name}{apart}{span}"))
         counts = values.groupBy(*keys, TIME).agg(*alone)
-        found = stacked(found, counts)
-    together = found.repartition(*keys) if keys else found.coalesce(1)
+        slices = stacked(slices, counts)
+    together = slices.repartition(*keys) if keys else slices.coalesce(1)
     if not seen:
         return together
     # One row for each key and step again; in each column at most one value is not NULL.
-    rest = [each for each in found.columns if each not in (*keys, TIME)]
+    rest = [column for column in slices.columns if column not in (*keys, TIME)]
     return together.groupBy(*keys, TIME).agg(
-        *(F.first(each, ignorenulls=True).alias(each) for each in rest)
+        *(F.first(column, ignorenulls=True).alias(column) for column in rest)
     )
 
 
@@ -145,14 +145,14 @@ def _with_kept(
 ) -> DataFrame:
     """The slices together with the kept ones, merged by key and step."""
     types = {field.name: field.dataType for field in slices.schema.fields}
-    states = [state for each in merged for state in each.unpacked(F.col(STATES))]
+    states = [state for binding in merged for state in binding.unpacked(F.col(STATES))]
     held = kept.select(*keys, TIME, F.col(STATES)["events"].alias(EVENTS), *states)
     both = slices.unionByName(held).withColumn(FIRST, F.col(TIME))
-    found = both.groupBy(*keys, TIME).agg(
-        F.sum(EVENTS).alias(EVENTS), *(state for each in merged for state in each.merge())
+    grouped = both.groupBy(*keys, TIME).agg(
+        F.sum(EVENTS).alias(EVENTS), *(state for binding in merged for state in binding.merge())
     )
     # Sums of decimals have become longer.
-    return found.select(*(F.col(name).cast(type).alias(name) for name, type in types.items()))
+    return grouped.select(*(F.col(name).cast(type).alias(name) for name, type in types.items()))
 
 
 def _rows(spans: Sequence[int], changes: Sequence[str], near: tuple[int, int] | None) -> Column:
@@ -163,7 +163,7 @@ def _rows(spans: Sequence[int], changes: Sequence[str], near: tuple[int, int] | 
     one that ceases in a later block than the last step's looks like one that does not cease. The
     longest window, whose rows say how many events begin to count, leaves out only the last kind.
     """
-    found = []
+    structs = []
     for span in spans:
         for at, ceases in ((F.col(TIME), False), (F.col(TIME) + span, True)):
             apart, sign = (_UNTIL, -1) if ceases else (_SINCE, 1)
@@ -178,8 +178,8 @@ def _rows(spans: Sequence[int], changes: Sequence[str], near: tuple[int, int] | 
                 elif span != max(spans):
                     reaches &= at <= last
                 row = F.when(reaches, row)
-            found.append(row)
-    rows = F.array(*found)
+            structs.append(row)
+    rows = F.array(*structs)
     return rows if near is None else F.array_compact(rows)
 
 
@@ -212,10 +212,12 @@ def _running(
 def _merged(merged: Sequence[Bound], counted: Column, frame: WindowSpec) -> dict[str, Column]:
     """The number of events, and the states, of the slices of a frame that count."""
     states = {EVENTS: F.coalesce(F.sum(F.when(counted, F.col(EVENTS))).over(frame), F.lit(0))}
-    found = {
-        name: state for each in merged for name, state in each.merge_frame(counted, frame).items()
+    columns = {
+        name: state
+        for binding in merged
+        for name, state in binding.merge_frame(counted, frame).items()
     }
-    return states | {name: found[name] for name in _shared(merged).values()}
+    return states | {name: columns[name] for name in _shared(merged).values()}
 
 
 def _joined(
@@ -227,8 +229,8 @@ def _joined(
 ) -> DataFrame:
     lasting, begun = _part(_LASTING, shared), _part(_BEGUN, shared)
     states = {EVENTS: lasting.events + begun.events}
-    for each in merged:
-        states |= each.combine(lasting, begun)
+    for binding in merged:
+        states |= binding.combine(lasting, begun)
     named = [state.alias(name) for name, state in states.items()]
     own = F.when(F.col(_CEASES), F.lit(0).cast("long")).otherwise(F.col(EVENTS)).alias(OWN)
     return rows.select(*keys, SPAN, AT, BLOCK, own, *named, *changes)

@@ -26,7 +26,7 @@ def rule_inputs(events: DataFrame, window: SessionWindow) -> list[Column]:
         ColumnError: if a column of `new_when` is missing, or its values cannot be ordered.
         WindowError: if a predicate does not fit the events, or is not boolean.
     """
-    found = [
+    inputs = [
         _comparable(events, name).alias(f"{VALUE}{i}") for i, name in enumerate(window.new_when)
     ]
     for field, text, name in (
@@ -34,8 +34,8 @@ def rule_inputs(events: DataFrame, window: SessionWindow) -> list[Column]:
         ("end_when", window.end_when, ENDS),
     ):
         if text is not None:
-            found.append(predicate(events, field, text).alias(name))
-    return found
+            inputs.append(predicate(events, field, text).alias(name))
+    return inputs
 
 
 def _comparable(events: DataFrame, name: str) -> Column:
@@ -44,7 +44,7 @@ def _comparable(events: DataFrame, name: str) -> Column:
             "there is no such column",
             field="new_when",
             value=name,
-            way_out=did_you_mean(name, (each for each in events.columns if each[:1] != "_")),
+            way_out=did_you_mean(name, (other for other in events.columns if other[:1] != "_")),
         )
     type = events.schema[name].dataType
     if not sortable(type):
@@ -71,7 +71,7 @@ def predicate(events: DataFrame, field: str, text: str) -> Column:
     try:
         type = events.select(F.expr(text)).schema[0].dataType
     except AnalysisException as error:
-        names = ", ".join(each for each in events.columns if not each.startswith("_"))
+        names = ", ".join(name for name in events.columns if not name.startswith("_"))
         raise WindowError(
             f"does not fit the events: {spark_reason(error)}",
             field=field,

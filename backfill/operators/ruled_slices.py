@@ -71,7 +71,7 @@ def ruled_slices(
             F.min(FIRST).alias(FIRST),
             F.max(FIRST).alias(LAST),
             F.count(F.lit(1)).alias(EVENTS),
-            *(state for each in aggregates for state in each.partial()),
+            *(state for binding in aggregates for state in binding.partial()),
         )
     )
 
@@ -91,7 +91,7 @@ def sessions_of(
         As `ruled_sessions`.
     """
     keys, window = list(cutter.keys), cutter.window
-    states = [state for each in aggregates for state in each.merge()]
+    states = [state for binding in aggregates for state in binding.merge()]
     stretches = (
         _cut(slices, cutter)
         .groupBy(*keys, START)
@@ -105,7 +105,7 @@ def sessions_of(
         )
     )
     columns = [*keys, START, END, EVENTS, CLOSED, ORDINAL]
-    columns += [name for each in aggregates for name in each.states()]
+    columns += [name for binding in aggregates for name in binding.states()]
     # The sessions of a key that are sure all start at different instants.
     alone = F.lit(0).cast("long")
     if not window.cuts:
@@ -115,7 +115,7 @@ def sessions_of(
     # differ below the exchange: no column that only one of them needs, and no filter. With the keys
     # alone Spark leaves out the exchange, since the rows are partitioned by them already.
     judged = stretches.repartition(*keys, _CHAIN)
-    kept = [alone.alias(ORDINAL) if each == ORDINAL else F.col(each) for each in columns]
+    kept = [alone.alias(ORDINAL) if name == ORDINAL else F.col(name) for name in columns]
     sure = judged.where(_above(judged, ~F.col(_DOUBT))).select(*kept)
     again = _events_of(singles, _doubtful(judged, keys), keys)
     return sure.unionByName(
@@ -134,8 +134,8 @@ def _above(rows: DataFrame, condition: Column) -> Column:
 def _every_column(rows: DataFrame) -> Column:
     """A number of at least `_LEAST` that is computed from every column."""
     # Spark hashes no maps.
-    fields = [each for each in rows.schema.fields if "map<" not in each.dataType.simpleString()]
-    return F.hash(*(each.name for each in fields))
+    fields = [field for field in rows.schema.fields if "map<" not in field.dataType.simpleString()]
+    return F.hash(*(field.name for field in fields))
 
 
 def _doubtful(judged: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -150,14 +150,14 @@ def _doubtful(judged: DataFrame, keys: Sequence[str]) -> DataFrame:
     )
     # Where Spark knows that there are no NULLs, it adds no filter.
     never = F.lit(0).cast("long")
-    found = chains.select(
-        *(F.col(each).alias(f"{_WANTED}{each}") for each in keys),
+    extents = chains.select(
+        *(F.col(key).alias(f"{_WANTED}{key}") for key in keys),
         F.coalesce(_CHAIN, never).alias(f"{_WANTED}{FIRST}"),
         F.coalesce(END, never).alias(f"{_WANTED}{LAST}"),
         F.coalesce(START, never).alias(_SINCE),
     )
     # These few are used more than once, too.
-    return found.repartition(f"{_WANTED}{FIRST}")
+    return extents.repartition(f"{_WANTED}{FIRST}")
 
 
 def _events_of(singles: DataFrame, doubtful: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -166,11 +166,11 @@ def _events_of(singles: DataFrame, doubtful: DataFrame, keys: Sequence[str]) -> 
     Events of most other keys are left out before the exchange, by a hash of the key that has few
     values. So if nothing is doubtful, Spark does not read the events again.
     """
-    bucket = _bucket(f"{_WANTED}{each}" for each in keys).alias(_BUCKET)
+    bucket = _bucket(f"{_WANTED}{key}" for key in keys).alias(_BUCKET)
     buckets = doubtful.groupBy(bucket).agg(F.min(_every_column(doubtful)).alias(_NEEDED))
     few = F.broadcast(buckets.where(F.col(_NEEDED) >= _LEAST))
     near = singles.join(few, F.col(_BUCKET) == _bucket(keys), "left_semi")
-    same = [F.col(each).eqNullSafe(F.col(f"{_WANTED}{each}")) for each in keys]
+    same = [F.col(key).eqNullSafe(F.col(f"{_WANTED}{key}")) for key in keys]
     first, last = F.col(f"{_WANTED}{FIRST}"), F.col(f"{_WANTED}{LAST}")
     # No chain ends before its doubt begins, so _SINCE excludes nothing. It is here so that all uses
     # of these events need it: else the chains are exchanged both with it and without it.

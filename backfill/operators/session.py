@@ -70,7 +70,7 @@ def sessions(
     return started.groupBy(*keys, START).agg(
         F.max(last).alias(END),
         F.sum(EVENTS).alias(EVENTS),
-        *(state for each in aggregates for state in each.merge()),
+        *(state for binding in aggregates for state in binding.merge()),
         *also,
     )
 
@@ -111,7 +111,7 @@ def session_id(
     # NULL does not change a hash.
     ordinals = [] if ordinal is None else [F.when(ordinal > 0, ordinal)]
     hashes = (F.xxhash64(F.lit(seed), *parts, start, *ordinals) for seed in (0, 1))
-    return F.concat(*(F.hex(each.bitwiseOR(_UPPER_BIT)) for each in hashes))
+    return F.concat(*(F.hex(digest.bitwiseOR(_UPPER_BIT)) for digest in hashes))
 
 
 def _text(value: Column, type: T.DataType) -> Column:

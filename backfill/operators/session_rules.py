@@ -121,19 +121,19 @@ class Cutter:
             The columns that `cuts` needs.
         """
         window, before = self.window, in_order.rowsBetween(Over.unboundedPreceding, -1)
-        found = {}
+        columns = {}
         if window.split is not None:
-            found[_EARLIER] = F.lag(FIRST).over(in_order)
+            columns[_EARLIER] = F.lag(FIRST).over(in_order)
         if window.end_when:
-            found[_ENDED] = F.lag(ENDS).over(in_order)
+            columns[_ENDED] = F.lag(ENDS).over(in_order)
         for i in range(len(window.new_when)):
             value = F.col(f"{VALUE}{i}")
             if window.null_is_change:
-                found[f"{_KNOWN}{i}"] = F.lag(value).over(in_order)
+                columns[f"{_KNOWN}{i}"] = F.lag(value).over(in_order)
             else:
-                found[f"{_KNOWN}{i}"] = F.last(value, ignorenulls=True).over(before)
-                found[f"{_KNOWN_VALUES}{i}"] = F.count(value).over(before)
-        return found
+                columns[f"{_KNOWN}{i}"] = F.last(value, ignorenulls=True).over(before)
+                columns[f"{_KNOWN_VALUES}{i}"] = F.count(value).over(before)
+        return columns
 
     def at_gaps(self, in_order: WindowSpec, gap: str) -> dict[str, Column]:
         """What `cuts` needs from the last row that follows a gap.
@@ -155,23 +155,25 @@ class Cutter:
         It has no meaning for a row after a gap, which begins a session anyway.
         """
         window, at = self.window, F.col(FIRST)
-        found = []
+        conditions = []
         if window.split is not None:
             day = day_number(window, self.zone)
-            found.append(day(at) != day(F.col(_EARLIER)))
+            conditions.append(day(at) != day(F.col(_EARLIER)))
         for i in range(len(window.new_when)):
             value, known = F.col(f"{VALUE}{i}"), F.col(f"{_KNOWN}{i}")
             if window.null_is_change:
-                found.append(~value.eqNullSafe(known))
+                conditions.append(~value.eqNullSafe(known))
             else:
                 # A value is compared with the last one since the last gap, if there was one.
                 since_gap = F.col(f"{_KNOWN_VALUES}{i}") > F.col(f"{_FORGOTTEN}{i}")
-                found.append((known != value) & since_gap)
+                conditions.append((known != value) & since_gap)
         if window.start_when:
-            found.append(F.col(STARTS))
+            conditions.append(F.col(STARTS))
         if window.end_when:
-            found.append(F.col(_ENDED))
-        return reduce(or_, (F.coalesce(each, F.lit(False)) for each in found), F.lit(False))
+            conditions.append(F.col(_ENDED))
+        return reduce(
+            or_, (F.coalesce(condition, F.lit(False)) for condition in conditions), F.lit(False)
+        )
 
     def _cut(self, events: DataFrame) -> DataFrame:
         """The events, with the cuts that do not depend on other cuts."""
@@ -200,12 +202,12 @@ class Cutter:
         if window.max_duration is None:
             full = F.pmod(F.col(_PLACE), F.lit(window.max_events)) == 0
             return stretched.withColumn(_NEW, full)
-        found = self._cuts(stretched)
-        other = [F.col(f"{_LIMIT}{each}") for each in (*self.keys, _STRETCH, _PLACE)]
-        own = [F.col(each) for each in (*self.keys, _STRETCH, _PLACE)]
+        cut_places = self._cuts(stretched)
+        other = [F.col(f"{_LIMIT}{name}") for name in (*self.keys, _STRETCH, _PLACE)]
+        own = [F.col(name) for name in (*self.keys, _STRETCH, _PLACE)]
         same = reduce(and_, (a.eqNullSafe(b) for a, b in zip(own, other, strict=True)))
         new = (cut | other[-1].isNotNull()).alias(_NEW)
-        return stretched.join(found, same, "left").select(*map(column, stretched.columns), new)
+        return stretched.join(cut_places, same, "left").select(*map(column, stretched.columns), new)
 
     def _cuts(self, stretched: DataFrame) -> DataFrame:
         """Where stretches that are longer than the limits are cut: key, stretch, place."""
@@ -217,11 +219,11 @@ class Cutter:
             .agg(F.bool_or(beyond).alias(_NEW), F.collect_list(FIRST).alias(FIRST))
             .where(_NEW)
         )
-        found = long.select(
-            *(F.col(each).alias(f"{_LIMIT}{each}") for each in (*self.keys, _STRETCH)),
+        cut_places = long.select(
+            *(F.col(name).alias(f"{_LIMIT}{name}") for name in (*self.keys, _STRETCH)),
             F.explode(self._folded(F.sort_array(FIRST))).alias(f"{_LIMIT}{_PLACE}"),
         )
-        return found
+        return cut_places
 
     def _folded(self, times: Column) -> Column:
         """The places, from 0, at which a stretch with these event times is cut by limits."""
@@ -272,11 +274,11 @@ def ruled_sessions(
         F.count(F.lit(1)).alias(EVENTS),
         F.bool_or(CLOSED).alias(CLOSED),
         F.first(ORDINAL).alias(ORDINAL),
-        *(state for each in aggregates for state in each.partial()),
-        *(F.first(each).alias(each) for each in also),
+        *(state for binding in aggregates for state in binding.partial()),
+        *(F.first(name).alias(name) for name in also),
     )
-    for each in also:
-        sessions = sessions.where(F.col(START) >= F.col(each))
+    for name in also:
+        sessions = sessions.where(F.col(START) >= F.col(name))
     return sessions.drop(SESSION, *also)
 
 

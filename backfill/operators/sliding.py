@@ -81,8 +81,8 @@ def sliding(
     total = window.reach_us
     group = list(keys)
     seen = last_seen(aggregates)
-    aggregates = [each for each in aggregates if each not in seen]
-    about = max((each.aggregate.slices for each in aggregates), default=Aggregate.slices)
+    aggregates = [binding for binding in aggregates if binding not in seen]
+    about = max((binding.aggregate.slices for binding in aggregates), default=Aggregate.slices)
     width, count = _slices(total, about)
     apart = with_distances(events, keys, seen, arrival)
     rows = _rows(apart, window, tick, clips, seen, arrival)
@@ -95,14 +95,14 @@ def sliding(
     within = [*group, _SLICE]
     # At the same instant events leave together.
     order = [
-        F.when(F.col(_KIND) != _LEAVES, F.col(each)) for each in (*arrival, _KIND) if window.before
+        F.when(F.col(_KIND) != _LEAVES, F.col(name)) for name in (*arrival, _KIND) if window.before
     ]
-    found = _with_running(placed, within, order, aggregates, seen)
+    part_rows = _with_running(placed, within, order, aggregates, seen)
     parts = [_HEAD]
     if total is not None:
         parts.append(_TAIL)
-        found = _with_tails(found, within, aggregates)
-    found = found.where(F.col(_KIND).isin(_ASKS, _BOTH))
+        part_rows = _with_tails(part_rows, within, aggregates)
+    part_rows = part_rows.where(F.col(_KIND).isin(_ASKS, _BOTH))
     if count != 1 or seen:
         slices = Over.partitionBy(*group).orderBy(_SLICE)
         all_before = slices.rowsBetween(Over.unboundedPreceding, -1)
@@ -115,14 +115,14 @@ def sliding(
             parts.append(_WHOLE)
         inner = aggregates if count != 1 else None
         whole = _whole(rows, group, inner, frame, _changes(seen), all_before)
-        found = found.join(whole, [*group, _SLICE])
+        part_rows = part_rows.join(whole, [*group, _SLICE])
     distinct = {
         name: F.coalesce(F.col(_WHOLE + name), F.lit(0)) + F.coalesce(F.col(_HEAD + name), F.lit(0))
         for name in _changes(seen)
     }
     kept = [*keys, AT, TIME, *also, *distinct]
-    found = found.select("*", *(value.alias(name) for name, value in distinct.items()))
-    joined = _joined(found, parts, kept, aggregates)
+    part_rows = part_rows.select("*", *(value.alias(name) for name, value in distinct.items()))
+    joined = _joined(part_rows, parts, kept, aggregates)
     if window.distinct:
         joined = joined if empty else joined.where(F.col(EVENTS) > 0)
         joined = joined.dropDuplicates([*keys, AT])
@@ -133,8 +133,8 @@ def _slices(total: int | None, about: int) -> tuple[int, int]:
     """The width of slices, and how many a window has; that many divide it, or there is one."""
     if total is None:
         return DAY_US, 0
-    counts = [each for each in range(about // 2, 2 * about + 1) if total % each == 0]
-    count = min(counts, key=lambda each: abs(each - about), default=1)
+    counts = [number for number in range(about // 2, 2 * about + 1) if total % number == 0]
+    count = min(counts, key=lambda number: abs(number - about), default=1)
     return total // count, count
 
 
@@ -162,15 +162,15 @@ def _rows(
         row += [(_COUNTS, time), (_ASKS, time + ahead)]
     else:
         row += [(_BOTH, time)]
-    begun = {name: begins(each, total) for each in seen for name in each.states()}
-    ended = {name: ends(each, total) for each in seen for name in each.states()}
+    begun = {name: begins(binding, total) for binding in seen for name in binding.states()}
+    ended = {name: ends(binding, total) for binding in seen for name in binding.states()}
     if seen and total is not None:
         row += [(_ENDS, F.when(reduce(or_, ended.values()), time + total + tick))]
     kinds = [
         F.struct(
             F.lit(kind).alias(_KIND),
             at.alias(AT),
-            *(_arrival(events, each, kind).alias(each) for each in arrival),
+            *(_arrival(events, name, kind).alias(name) for name in arrival),
             *(
                 F.when(begun[name] & F.lit(kind in (_COUNTS, _BOTH)), 1)
                 .when(ended[name] & F.lit(kind == _ENDS), -1)
@@ -180,7 +180,7 @@ def _rows(
         )
         for kind, at in row
     ]
-    rest = [each for each in events.columns if each not in arrival]
+    rest = [name for name in events.columns if name not in arrival]
     exploded = events.withColumn("_row", F.explode(F.array(*kinds))).select(*rest, "_row.*")
     return exploded.where(F.col(AT).isNotNull()) if seen else exploded
 
@@ -192,7 +192,7 @@ def _arrival(events: DataFrame, name: str, kind: int) -> Column:
 
 def _changes(seen: Sequence[Bound]) -> dict[str, Column]:
     """By how much a row changes each number of distinct values."""
-    return {name: F.col(_CHANGE + name) for each in seen for name in each.states()}
+    return {name: F.col(_CHANGE + name) for binding in seen for name in binding.states()}
 
 
 def _with_running(
@@ -213,9 +213,9 @@ def _with_running(
     running = running.rangeBetween(Over.unboundedPreceding, Over.currentRow)
     counted = F.col(_KIND).isin(_COUNTS, _BOTH, _LEAVES)
     states = {EVENTS: F.sum(F.when(counted, F.lit(1).cast("long"))).over(running)}
-    for each in aggregates:
-        states |= each.over(counted, running)
-    states |= {name: F.sum(each).over(running) for name, each in _changes(seen).items()}
+    for binding in aggregates:
+        states |= binding.over(counted, running)
+    states |= {name: F.sum(change).over(running) for name, change in _changes(seen).items()}
     return with_states(rows, _HEAD, states)
 
 
@@ -227,22 +227,24 @@ def with_states(rows: DataFrame, part: str, states: Mapping[str, Column]) -> Dat
     """
     first: dict[str, str] = {}
     shared = {name: first.setdefault(str(state), name) for name, state in states.items()}
-    found = rows.select("*", *(states[name].alias(part + name) for name in first.values()))
+    computed = rows.select("*", *(states[name].alias(part + name) for name in first.values()))
     copies = {name: of for name, of in shared.items() if name != of}
     if not copies:
-        return found
-    return found.select("*", *(F.col(part + of).alias(part + name) for name, of in copies.items()))
+        return computed
+    return computed.select(
+        "*", *(F.col(part + of).alias(part + name) for name, of in copies.items())
+    )
 
 
 def _with_tails(rows: DataFrame, within: Sequence[str], aggregates: Sequence[Bound]) -> DataFrame:
     """Adds the states of what leaves at the rows' instants or later, within the same slice."""
-    names = [EVENTS, *(name for each in aggregates for name in each.states())]
+    names = [EVENTS, *(name for binding in aggregates for name in binding.states())]
     backward = Over.partitionBy(*within).orderBy(F.col(AT).desc())
     backward = backward.rangeBetween(Over.unboundedPreceding, Over.currentRow)
     states = F.struct(*(F.col(_HEAD + name).alias(name) for name in names))
     last = F.last(F.when(F.col(_KIND) == _LEAVES, states), ignorenulls=True).over(backward)
-    found = rows.where(F.col(_KIND).isin(_ASKS, _BOTH, _LEAVES)).withColumn(_TAIL, last)
-    return found.withColumns({_TAIL + name: F.col(_TAIL)[name] for name in names})
+    tails = rows.where(F.col(_KIND).isin(_ASKS, _BOTH, _LEAVES)).withColumn(_TAIL, last)
+    return tails.withColumns({_TAIL + name: F.col(_TAIL)[name] for name in names})
 
 
 def _whole(
@@ -264,7 +266,7 @@ def _whole(
         all_before: a frame over all slices before.
     """
     counted = F.col(_KIND).isin(_COUNTS, _BOTH)
-    states = [state for each in aggregates or () for state in each.partial(counted)]
+    states = [state for binding in aggregates or () for state in binding.partial(counted)]
     # From the events again: as they are combined before the exchange, that costs less than going
     # through the exchanged rows twice.
     slices = (
@@ -273,32 +275,32 @@ def _whole(
         .agg(
             F.count_if(counted).alias(EVENTS),
             *states,
-            *(F.sum(each).alias(name) for name, each in changes.items()),
+            *(F.sum(change).alias(name) for name, change in changes.items()),
         )
     )
     merged = {name: F.sum(name).over(all_before) for name in changes}
     if aggregates is not None:
         merged[EVENTS] = F.sum(EVENTS).over(frame)
-        for each in aggregates:
-            merged |= each.merge_over(frame)
+        for binding in aggregates:
+            merged |= binding.merge_over(frame)
     return slices.select(
         *group, _SLICE, *(state.alias(_WHOLE + name) for name, state in merged.items())
     )
 
 
 def _joined(
-    found: DataFrame, parts: Sequence[str], kept: Sequence[str], aggregates: Sequence[Bound]
+    part_rows: DataFrame, parts: Sequence[str], kept: Sequence[str], aggregates: Sequence[Bound]
 ) -> DataFrame:
     """The states of windows, merged from those of their parts."""
-    columns = [EVENTS, *(name for each in aggregates for name in each.states())]
+    columns = [EVENTS, *(name for binding in aggregates for name in binding.states())]
     done, *others = parts
     for part in others:
         # One step after another: in a single expression the steps' terms would multiply. The head
         # last: it has a state, if only an empty list, where there are no events.
         states = _both(_part(part, columns), _part(done, columns), aggregates)
-        found = found.withColumns({_SO_FAR + name: state for name, state in states.items()})
+        part_rows = part_rows.withColumns({_SO_FAR + name: state for name, state in states.items()})
         done = _SO_FAR
-    return found.select(*kept, *(F.col(done + name).alias(name) for name in columns))
+    return part_rows.select(*kept, *(F.col(done + name).alias(name) for name in columns))
 
 
 def _part(part: str, columns: Sequence[str]) -> Part:
@@ -309,6 +311,6 @@ def _part(part: str, columns: Sequence[str]) -> Part:
 
 def _both(left: Part, right: Part, aggregates: Sequence[Bound]) -> dict[str, Column]:
     states = {EVENTS: left.events + right.events}
-    for each in aggregates:
-        states |= each.combine(left, right)
+    for binding in aggregates:
+        states |= binding.combine(left, right)
     return states

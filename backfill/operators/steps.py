@@ -47,7 +47,7 @@ def with_changed(
     in_order = Over.partitionBy(*keys).orderBy(*order)
     # As columns, since Spark would look up the row before for each use of it.
     before = {name: f"{_BEFORE}{i}" for i, name in enumerate(aggregates)}
-    found = rows.withColumns(
+    compared = rows.withColumns(
         {
             _FIRST: F.lag(F.lit(1)).over(in_order).isNull(),
             **{held: F.lag(column(name)).over(in_order) for name, held in before.items()},
@@ -58,7 +58,7 @@ def with_changed(
         value = column(name)
         same = aggregate.is_same(F.col(before[name]), value)
         change |= ~F.when(F.col(_FIRST), aggregate.is_empty(value)).otherwise(same)
-    return found.withColumn(CHANGED, change).drop(_FIRST, *before.values())
+    return compared.withColumn(CHANGED, change).drop(_FIRST, *before.values())
 
 
 def every_step(steps: DataFrame, keys: Sequence[str], step: int) -> DataFrame:

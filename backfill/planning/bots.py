@@ -74,7 +74,7 @@ def judged(context: Context, rows: DataFrame, name: str = REASON) -> DataFrame:
     spec = context.spec
     if spec.bots is None:
         return rows
-    found = with_bots(
+    marked = with_bots(
         rows,
         spec.bots,
         key=spec.key,
@@ -84,8 +84,8 @@ def judged(context: Context, rows: DataFrame, name: str = REASON) -> DataFrame:
         name=BOT,
     )
     if name != REASON:
-        return found.withColumnRenamed(BOT, name)
-    return found.withColumn(REASON, F.coalesce(REASON, BOT)).drop(BOT)
+        return marked.withColumnRenamed(BOT, name)
+    return marked.withColumn(REASON, F.coalesce(REASON, BOT)).drop(BOT)
 
 
 def people(
@@ -128,14 +128,14 @@ def people(
         rows = rows.unionByName(_beyond(context, read, dates))
     named = judged(context, rows, BOT)
     inside = F.col(BOT).isNotNull() & inside_span(F.col(TIME), span)
-    found, seen = computed_with(
+    bots, seen = computed_with(
         key_and_time(named.where(inside), key, F.col(BOT)).distinct(),
         F.count(F.lit(1)).alias("bots"),
     )
     if not seen["bots"]:
         return People(events, None, span)
-    found = sent(found, seen["bots"])
-    return People(without(events, found, key), found, span)
+    bots = sent(bots, seen["bots"])
+    return People(without(events, bots, key), bots, span)
 
 
 def people_within(
@@ -158,8 +158,8 @@ def people_within(
     """
     if context.spec.bots is None:
         return events_within(context.reader.events(counted, span), key, windows)
-    found = people(context, counted, span, (key, windows.select(*key.inner)), known)
-    return events_within(found.events, key, windows)
+    traffic = people(context, counted, span, (key, windows.select(*key.inner)), known)
+    return events_within(traffic.events, key, windows)
 
 
 def near_edges(context: Context, counted: Mapping[str, Dates], dates: Dates) -> Dates:
@@ -214,12 +214,12 @@ def without(events: DataFrame, bots: DataFrame, key: Key) -> DataFrame:
 
 def named(events: DataFrame, bots: DataFrame, key: Key) -> DataFrame:
     """The events of bots among these, with the rule's name as their reason."""
-    found = _joined(events, bots, key, "inner")
-    return found.withColumn(REASON, F.col(f"_their{BOT}")).select(*map(column, events.columns))
+    matches = _joined(events, bots, key, "inner")
+    return matches.withColumn(REASON, F.col(f"_their{BOT}")).select(*map(column, events.columns))
 
 
 def _joined(events: DataFrame, bots: DataFrame, key: Key, how: str) -> DataFrame:
-    theirs = bots.select(*(F.col(each).alias(f"_their{each}") for each in bots.columns))
+    theirs = bots.select(*(F.col(name).alias(f"_their{name}") for name in bots.columns))
     same = [
         column(name).eqNullSafe(F.col(f"_their{inner}"))
         for name, inner in zip(key.names, key.inner, strict=True)
@@ -229,12 +229,12 @@ def _joined(events: DataFrame, bots: DataFrame, key: Key, how: str) -> DataFrame
 
 def reasons(spec: JobSpec) -> list[str]:
     """The reasons in the quarantine that are names of rules for bots: good rows, not wanted."""
-    return [] if spec.bots is None else [each.name for each in spec.bots.rules]
+    return [] if spec.bots is None else [rule.name for rule in spec.bots.rules]
 
 
 def on_dates(counted: Mapping[str, Dates], dates: Dates) -> dict[str, Dates]:
     """The dates on which inputs count, restricted to these dates."""
-    return {path: each & dates for path, each in counted.items()}
+    return {path: days & dates for path, days in counted.items()}
 
 
 def mark(spec: JobSpec, records: Iterable[dict[str, object] | None]) -> str | None:
@@ -249,7 +249,7 @@ def mark(spec: JobSpec, records: Iterable[dict[str, object] | None]) -> str | No
     """
     if spec.bots is None:
         return None
-    known = [_counted(each) for each in records]
+    known = [_counted(record) for record in records]
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -258,7 +258,7 @@ def _counted(record: dict[str, object] | None) -> object:
         return None
     inputs = record["inputs"]
     assert isinstance(inputs, dict)
-    return [record["covered"], {path: (each[2], each[4]) for path, each in inputs.items()}]
+    return [record["covered"], {path: (fields[2], fields[4]) for path, fields in inputs.items()}]
 
 
 def in_step(context: Context) -> bool:

@@ -96,34 +96,34 @@ def follow(
         The extents as they came out, the slices found, and how far was read.
     """
     gap = window.gap.us
-    found = Followed(*span, extents)
+    followed = Followed(*span, extents)
     days = 1
     while True:
-        marked = extents.withColumn(_OPEN, _open(found, gap, limits))
+        marked = extents.withColumn(_OPEN, _open(followed, gap, limits))
         now, seen = computed_with(marked, F.count_if(_OPEN).alias("open"), *ends())
         whole = now.where(~F.col(_OPEN)).drop(_OPEN)
-        found.extents = found.extents.unionByName(whole) if found.steps else whole
+        followed.extents = followed.extents.unionByName(whole) if followed.steps else whole
         # The hull includes open extents: they only grow.
-        found.hull = _joined(found.hull, hull_of(seen))
+        followed.hull = _joined(followed.hull, hull_of(seen))
         if not seen["open"]:
-            return found
+            return followed
         open_ = now.where(_OPEN).drop(_OPEN)
         wanted = open_.select(*keys).distinct()
         count = wanted.count()
-        step = _step(found, days * DAY_US, limits)
+        step = _step(followed, days * DAY_US, limits)
         parts: list[Sliced] = []
         before = []
-        if found.low is not None and (step.low is None or step.low < found.low):
-            parts.append(read(step.low, found.low, wanted))
-            before.append(published(step.low, found.low, wanted))
-        if found.high is not None and (step.high is None or step.high > found.high):
-            parts.append(read(found.high, step.high, wanted))
-            before.append(published(found.high, step.high, wanted))
-        found.slices.extend(parts)
-        found.steps.append(Step(count, step.low, step.high))
-        found.low, found.high = step.low, step.high
-        spans = [each.frame.select(*keys, FIRST, LAST) for each in parts]
-        spans += [as_span(each, keys) for each in before if each is not None]
+        if followed.low is not None and (step.low is None or step.low < followed.low):
+            parts.append(read(step.low, followed.low, wanted))
+            before.append(published(step.low, followed.low, wanted))
+        if followed.high is not None and (step.high is None or step.high > followed.high):
+            parts.append(read(followed.high, step.high, wanted))
+            before.append(published(followed.high, step.high, wanted))
+        followed.slices.extend(parts)
+        followed.steps.append(Step(count, step.low, step.high))
+        followed.low, followed.high = step.low, step.high
+        spans = [part.frame.select(*keys, FIRST, LAST) for part in parts]
+        spans += [as_span(frame, keys) for frame in before if frame is not None]
         extents = _extended(open_, spans, window, rules, keys)
         days *= 2
 
@@ -134,26 +134,26 @@ def _joined(one: Hull, other: Hull) -> Hull:
     return min(one[0], other[0]), max(one[1], other[1])
 
 
-def _open(found: Followed, gap: int, limits: tuple[int | None, int | None]) -> Column:
+def _open(followed: Followed, gap: int, limits: tuple[int | None, int | None]) -> Column:
     """Whether an event just outside of what was read could belong to the extent."""
     never = F.lit(False)
     least, most = limits
     left = right = never
-    if found.low is not None and (least is None or least < found.low):
-        left = F.col(START) - found.low <= gap
-    if found.high is not None and (most is None or most >= found.high):
-        right = F.lit(found.high) - F.col(END) <= gap
+    if followed.low is not None and (least is None or least < followed.low):
+        left = F.col(START) - followed.low <= gap
+    if followed.high is not None and (most is None or most >= followed.high):
+        right = F.lit(followed.high) - F.col(END) <= gap
     return left | right
 
 
-def _step(found: Followed, width: int, limits: tuple[int | None, int | None]) -> Step:
+def _step(followed: Followed, width: int, limits: tuple[int | None, int | None]) -> Step:
     """One step further; if limits are unknown, as for text files, all at once."""
     least, most = limits
     low = high = None
-    if found.low is not None and least is not None:
-        low = max(found.low - width, min(least, found.low))
-    if found.high is not None and most is not None:
-        high = min(found.high + width, max(most + 1, found.high))
+    if followed.low is not None and least is not None:
+        low = max(followed.low - width, min(least, followed.low))
+    if followed.high is not None and most is not None:
+        high = min(followed.high + width, max(most + 1, followed.high))
     return Step(0, low, high)
 
 
@@ -172,8 +172,8 @@ def _extended(
     """The extents with what touches them now."""
     zero = F.lit(0).cast("bigint").alias(EVENTS)
     rows = as_span(extents, keys).select("*", zero, F.lit(1).alias(_OURS))
-    for each in spans:
-        rows = rows.unionByName(each.select("*", zero, F.lit(0).alias(_OURS)))
+    for span in spans:
+        rows = rows.unionByName(span.select("*", zero, F.lit(0).alias(_OURS)))
     ours = F.max(_OURS).alias(_OURS)
     joined = sessions(rows, window, rules, keys, [], overlapping=True, also=[ours])
     return joined.where(F.col(_OURS) == 1).select(*keys, START, END)

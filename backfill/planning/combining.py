@@ -70,16 +70,18 @@ def choose(
     files = reader.source.inputs(set(paths)) if reader.source.snapshot.inputs else ()
     if not files:
         return Combining(True, "there are no files to sample")
-    if sum(each.size for each in files) < _LARGE:
+    if sum(file.size for file in files) < _LARGE:
         return Combining(True, "the input is small")
-    rows = reader.rows([each.path for each in _some(files)]).where(F.col(REASON).isNull())
+    rows = reader.rows([file.path for file in _some(files)]).where(F.col(REASON).isNull())
     sliced = slices(rows)
     if not all(map(sliced.takes_events, definitions)):
         return Combining(True, "a window or an aggregate benefits in any case")
-    grids = [each.cut(F.col(TIME)) for each in cuttings(definitions, spec.engine, spec.timezone)]
+    grids = [
+        cutting.cut(F.col(TIME)) for cutting in cuttings(definitions, spec.engine, spec.timezone)
+    ]
     place = F.xxhash64(*(column(name) for name in spec.key), *grids).alias("place")
-    found = rows.select(place).limit(_SAMPLE_ROWS).where(F.pmod("place", F.lit(_ONE_OF)) == 0)
-    events, occupied = found.agg(F.count("place"), F.count_distinct("place")).collect()[0]
+    sample = rows.select(place).limit(_SAMPLE_ROWS).where(F.pmod("place", F.lit(_ONE_OF)) == 0)
+    events, occupied = sample.agg(F.count("place"), F.count_distinct("place")).collect()[0]
     if not occupied:
         return Combining(True, "a sample of the input has no events")
     ratio = events / occupied
@@ -92,9 +94,9 @@ def choose(
 
 def _some(files: Sequence[InputFile]) -> list[InputFile]:
     """Adjacent files, from the middle on: what one task would read together."""
-    found: list[InputFile] = []
+    chosen: list[InputFile] = []
     for file in files[len(files) // 2 :]:
-        if found and sum(each.size for each in found) + file.size > _SAMPLE_BYTES:
+        if chosen and sum(other.size for other in chosen) + file.size > _SAMPLE_BYTES:
             break
-        found.append(file)
-    return found
+        chosen.append(file)
+    return chosen

@@ -27,18 +27,18 @@ def computed_with(frame: DataFrame, *sums: Column) -> tuple[DataFrame, Mapping[s
         The rows, and the values of the aggregates by name.
     """
     if not runtime_of(frame.sparkSession).observes:
-        rows, found = observed(frame, *sums, hold=True)
-        return rows, found()
-    watched, found = observed(frame, *sums)
+        rows, seen = observed(frame, *sums, hold=True)
+        return rows, seen()
+    watched, seen = observed(frame, *sums)
     rows = computed_once(watched)
     # Over Spark Connect a checkpoint observes nothing.
-    return rows, found() or rows.agg(*sums).collect()[0].asDict()
+    return rows, seen() or rows.agg(*sums).collect()[0].asDict()
 
 
 def computed_extents(extents: DataFrame) -> tuple[DataFrame, tuple[int, int] | None]:
     """The extents, computed now and once, and their hull as `hull` gives it."""
-    rows, found = computed_with(extents, *ends())
-    return rows, hull_of(found)
+    rows, seen = computed_with(extents, *ends())
+    return rows, hull_of(seen)
 
 
 def hull(extents: DataFrame) -> tuple[int, int] | None:
@@ -51,6 +51,6 @@ def ends() -> tuple[Column, Column]:
     return F.min(START).alias("low"), F.max(END).alias("high")
 
 
-def hull_of(found: Mapping[str, Any]) -> tuple[int, int] | None:
+def hull_of(bounds: Mapping[str, Any]) -> tuple[int, int] | None:
     """As `hull`, from the values of `ends`."""
-    return None if found["low"] is None else (found["low"], found["high"])
+    return None if bounds["low"] is None else (bounds["low"], bounds["high"])

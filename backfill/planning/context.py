@@ -69,8 +69,8 @@ class Context:
     def definitions(self) -> dict[str, Definition]:
         """The windows, by name."""
         return {
-            name: Definition(each.window, each.aggregates)
-            for name, each in self.spec.windows.items()
+            name: Definition(entry.window, entry.aggregates)
+            for name, entry in self.spec.windows.items()
         }
 
     @property
@@ -102,16 +102,16 @@ class Context:
         for name in self.definitions:
             record = self.tables[name].record
             if record is None or any(
-                path not in self.inputs or replace(self.inputs[path], counted=each.counted) != each
-                for path, each in record.inputs.items()
+                path not in self.inputs or replace(self.inputs[path], counted=file.counted) != file
+                for path, file in record.inputs.items()
             ):
                 return self.reader.horizon(list(self.inputs), None)
             known, seen = record.horizon, set(record.inputs)
         return self.reader.horizon(
             [
                 path
-                for path, each in self.inputs.items()
-                if path not in seen or self._was_future(each, known)
+                for path, file in self.inputs.items()
+                if path not in seen or self._was_future(file, known)
             ],
             known,
         )
@@ -136,12 +136,12 @@ class Context:
         Raises:
             TableError: another run has counted inputs meanwhile that this one has not seen.
         """
-        found = states(self.spec, self.store, list(self.tables))
-        tables = _known(found, self.source, self.inputs)
+        opened = states(self.spec, self.store, list(self.tables))
+        tables = _known(opened, self.source, self.inputs)
         for name, state in tables.items():
             before, now = (
-                {} if each.record is None else each.record.inputs
-                for each in (self.tables[name], state)
+                {} if version.record is None else version.record.inputs
+                for version in (self.tables[name], state)
             )
             theirs = set(unlike(now, before))
             unseen = [path for path in unlike(now, self.inputs) if path in theirs]
@@ -183,9 +183,9 @@ def open_context(
     """
     now = dt.datetime.now(dt.timezone.utc)
     now_us = int(now.timestamp()) * 1_000_000 + now.microsecond
-    found = states(spec, store, [*spec.windows, QUARANTINE])
-    records = [each.record for each in found if each.record is not None]
-    before = [path for each in records for path in each.late]
+    opened = states(spec, store, [*spec.windows, QUARANTINE])
+    records = [state.record for state in opened if state.record is not None]
+    before = [path for record in records for path in record.late]
     if spec.source.parts:
         # They are from a time when the job had one source: inputs that are gone now.
         before = []
@@ -210,20 +210,22 @@ def open_context(
             source,
             rules,
             spec.timezone,
-            {path: each.bounds for path, each in inputs.items()},
-            {path: each.arrived for path, each in inputs.items() if each.arrived is not None},
+            {path: file.bounds for path, file in inputs.items()},
+            {path: file.arrived for path, file in inputs.items() if file.arrived is not None},
             spec.arrival,
         ),
-        tables=_known(found, source, inputs),
+        tables=_known(opened, source, inputs),
     )
 
 
-def _known(found: Iterable[State], source: Source, inputs: Mapping[str, Input]) -> dict[str, State]:
+def _known(
+    tables: Iterable[State], source: Source, inputs: Mapping[str, Input]
+) -> dict[str, State]:
     return {
-        each.name: each
-        if each.record is None
-        else replace(each, record=_carried(each.record, source, inputs))
-        for each in found
+        state.name: state
+        if state.record is None
+        else replace(state, record=_carried(state.record, source, inputs))
+        for state in tables
     }
 
 

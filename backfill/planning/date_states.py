@@ -46,7 +46,7 @@ def date_states(
         events, new = counts.get(date, 0), late.get(date, 0) if date in covered else 0
         detail = changed if here == "stale" else None
         if here == "changed":
-            detail = _why([each for each in inputs if date in each.dates])
+            detail = _why([replacement for replacement in inputs if date in replacement.dates])
         if run is not None and (run.state, run.detail, run.dates[1]) == (here, detail, date):
             run = DateState(
                 (run.dates[0], date + DAY), here, run.events + events, run.late + new, detail

@@ -44,13 +44,13 @@ def plan_expiry(spec: JobSpec, tables: Iterable[State]) -> list[ExpireStage]:
 
 def _stage(state: State, limit: int, times: tuple[str, str]) -> ExpireStage:
     _, ends = times
-    old = [each for each in state.files if each.minimum.get(ends, limit - 1) < limit]
-    mixed = {each.path for each in old if each.maximum.get(ends, limit) >= limit}
-    days = [each.minimum["date"] for each in old]
+    old = [file for file in state.files if file.minimum.get(ends, limit - 1) < limit]
+    mixed = {file.path for file in old if file.maximum.get(ends, limit) >= limit}
+    days = [file.minimum["date"] for file in old]
     return ExpireStage(
         table=state.name,
         limit=limit,
-        whole=tuple(each.path for each in old if each.path not in mixed),
-        mixed=tuple(each.path for each in old if each.path in mixed),
-        closure=Dates.of((each, each + DAY) for each in days) if days else NONE,
+        whole=tuple(file.path for file in old if file.path not in mixed),
+        mixed=tuple(file.path for file in old if file.path in mixed),
+        closure=Dates.of((day, day + DAY) for day in days) if days else NONE,
     )

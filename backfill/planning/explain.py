@@ -63,15 +63,15 @@ def explained(stage: Stage, spec: JobSpec) -> Explained:
             replaces += ", and windows of dates on which it changes who is a bot"
     else:
         assert isinstance(stage, MergeStage)
-        tables = tuple(name for each in stage.late for name in each.tables)
-        count = len({path for each in stage.late for path in each.inputs})
+        tables = tuple(name for late in stage.late for name in late.tables)
+        count = len({path for late in stage.late for path in late.inputs})
         kind, reads = "late", f"{count} inputs that are not counted yet"
         replaces = "windows that a late event belongs to, joins or moves"
         windows = {name: spec.windows[name] for name in tables}
         again = [
             name
-            for name, each in windows.items()
-            if not Definition(each.window, each.aggregates).mergeable
+            for name, entry in windows.items()
+            if not Definition(entry.window, entry.aggregates).mergeable
         ]
         if again:
             reads += f", and for {', '.join(again)} all events of the windows that these touch"
@@ -92,5 +92,5 @@ def explained(stage: Stage, spec: JobSpec) -> Explained:
 
 
 def _checks(spec: JobSpec, table: str, kinds: Collection[Scope]) -> tuple[str, ...]:
-    own = (each.name for each in spec.checks.own.get(table, ()))
+    own = (check.name for check in spec.checks.own.get(table, ()))
     return (*spec.checks.about(kinds), *own)

@@ -56,9 +56,9 @@ def limits(context: Context, state: State) -> tuple[int | None, int | None]:
 
     None if they are not known.
     """
-    before = [each.bounds for each in context.replaced(state)]
+    before = [replacement.bounds for replacement in context.replaced(state)]
     low, high = context.reader.limits(list(context.inputs))
     if low is None or high is None or None in before:
         return None, None
-    known = [(low, high), *(each for each in before if each is not None)]
+    known = [(low, high), *(bounds for bounds in before if bounds is not None)]
     return min(first for first, _ in known), max(last for _, last in known)

@@ -75,8 +75,8 @@ class JudgedAnew:
     def coming(self) -> DataFrame:
         """Rows that the quarantine lacks, with the rule as their reason."""
         new = (~F.col(_COUNTED) | _otherwise()) & F.col(_NOW).isNotNull()
-        found = self.frame.where(new).withColumn(REASON, F.col(_NOW))
-        return found.drop(_COUNTED, _BEFORE, _NOW)
+        rows = self.frame.where(new).withColumn(REASON, F.col(_NOW))
+        return rows.drop(_COUNTED, _BEFORE, _NOW)
 
     def bots(self, context: Context) -> DataFrame:
         """Key (inner names), time and rule of what is a bot's now."""
@@ -120,7 +120,7 @@ def judged_anew(
     points = key_and_time(context.reader.events(new), key, at.alias(FIRST), at.alias(LAST))
     touched = whole_sessions(context, read, points, None)
     extents = touched
-    by_day = any(each.remove == "day" for each in spec.bots.rules)
+    by_day = any(rule.remove == "day" for rule in spec.bots.rules)
     if by_day:
         # All sessions of these days.
         clock = Clock(Calendar(1, "day"), spec.timezone)
@@ -137,11 +137,11 @@ def judged_anew(
     changed = every.where(~F.col(_COUNTED) | _otherwise())
     if by_day:
         # Other events of such a session were read, but the rest of their days was not.
-        on = (day_number(F.col(each), spec.timezone).alias(each) for each in (START, END))
+        on = (day_number(F.col(name), spec.timezone).alias(name) for name in (START, END))
         inside = F.col(_ON).between(F.col(f"_wanted{START}"), F.col(f"_wanted{END}"))
         placed = changed.withColumn(_ON, day_number(F.col(TIME), spec.timezone))
         changed = events_of(placed, key, touched.select(*key.inner, *on), inside).drop(_ON)
-    frame, found = computed_with(
+    frame, seen = computed_with(
         changed,
         F.count_if(~F.col(_COUNTED)).alias("late"),
         F.count_if(~F.col(_COUNTED) & F.col(_NOW).isNotNull()).alias("late_bots"),
@@ -151,8 +151,8 @@ def judged_anew(
         F.min(F.when(~F.col(_COUNTED), F.col(TIME))).alias("first"),
         F.max(F.when(~F.col(_COUNTED), F.col(TIME))).alias("last"),
     )
-    times = {name: found[name] for name in ("first", "last")}
-    numbers = {name: value or 0 for name, value in found.items() if name not in times}
+    times = {name: seen[name] for name in ("first", "last")}
+    numbers = {name: value or 0 for name, value in seen.items() if name not in times}
     return JudgedAnew(frame, **numbers, **times)
 
 

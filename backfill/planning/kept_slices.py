@@ -43,14 +43,14 @@ def kept_slices(
         span: the span of which all events are read, µs.
     """
     names = {state.name for state in group}
-    found = {}
+    kept = {}
     for state in group:
         window = context.definitions[state.name].window
         if isinstance(window, MetricSlices) and window.metric in names and state.record is not None:
             read = needed(context, span, [context.definitions[window.metric]])
             if _holds_all(context, state.record, counted, span, read):
-                found[window.metric] = state
-    return found
+                kept[window.metric] = state
+    return kept
 
 
 def _holds_all(
@@ -75,9 +75,9 @@ def _holds_all(
     if len((known & within).ranges) > 1:
         return False
     return not any(
-        context.reader.may_hold(path, each)
+        context.reader.may_hold(path, part)
         for path, dates in counted.items()
-        for each in (dates & within - known).spans(zone)
+        for part in (dates & within - known).spans(zone)
     )
 
 
@@ -113,8 +113,8 @@ def files_outside(
     """The files of slices that `slices_outside` reads; it has the same arguments."""
     [before, after] = _outside(context, metric, kept, span)
     built = _built(context, kept, sliced)
-    found = [each for span in (before, after) for each in candidates(context, kept, built, *span)]
-    return list({each.path: each for each in found}.values())
+    files = [file for span in (before, after) for file in candidates(context, kept, built, *span)]
+    return list({file.path: file for file in files}.values())
 
 
 def slices_outside(
@@ -147,19 +147,21 @@ def slices_outside(
     built = _built(context, kept, sliced)
     assert built.sliced.events is not None
     spans = _outside(context, metric, kept, span)
-    outside = reduce(or_, (inside_span(F.col(END), each) for each in spans))
-    found = published(context, kept, built, files).where(outside)
+    outside = reduce(or_, (inside_span(F.col(END), part) for part in spans))
+    old_slices = published(context, kept, built, files).where(outside)
     keys = built.sliced.key.inner
     if keys:
         window = context.definitions[metric].window
         assert isinstance(window, RollingWindow)
-        lengths = (0, *(each.us for each in window.windows))
-        moves = reduce(or_, (inside_span(F.col(END) + each, rows) for each in lengths))
-        moving = found.where(moves).select(*keys).unionByName(built.sliced.events.select(*keys))
+        lengths = (0, *(length.us for length in window.windows))
+        moves = reduce(or_, (inside_span(F.col(END) + length, rows) for length in lengths))
+        moving = (
+            old_slices.where(moves).select(*keys).unionByName(built.sliced.events.select(*keys))
+        )
         moving, facts = computed_with(moving.distinct(), F.count(F.lit(1)).alias("keys"))
-        found = of_keys(found, sent(moving, facts["keys"]), keys, "left_semi")
+        old_slices = of_keys(old_slices, sent(moving, facts["keys"]), keys, "left_semi")
     [name] = built.definition.aggregates
-    return found.select(*keys, END, column(name).alias(STATES))
+    return old_slices.select(*keys, END, column(name).alias(STATES))
 
 
 def _outside(context: Context, metric: str, kept: State, span: tuple[int, int]) -> list[Span]:

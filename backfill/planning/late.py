@@ -66,13 +66,13 @@ def plan_late(context: Context, *, explain: bool) -> Plan:
     late = []
     for group in grouped(context.tables[name] for name in spec.windows):
         record, *_ = [state.settled for state in group]
-        found = replaced(record, context.inputs, spec.timezone)
-        if found:
-            raise _contradicted(found)
+        replacements = replaced(record, context.inputs, spec.timezone)
+        if replacements:
+            raise _contradicted(replacements)
         inputs = uncounted(record, context.inputs)
         if inputs:
-            found_late = LateInputs(tuple(each.name for each in group), inputs)
-            late.append(_counted(context, found_late) if explain else found_late)
+            late_inputs = LateInputs(tuple(state.name for state in group), inputs)
+            late.append(_counted(context, late_inputs) if explain else late_inputs)
     unseen = unseen_inputs(context)
     if not late and not unseen and in_step(context):
         return Plan(Selection())
@@ -89,7 +89,7 @@ def judged_late(context: Context, record: Record, late: Mapping[str, Dates]) -> 
     """
     if context.spec.bots is None:
         return None
-    before = {path: counted_before(record, path, each) for path, each in context.inputs.items()}
+    before = {path: counted_before(record, path, file) for path, file in context.inputs.items()}
     return judged_anew(context, before, late)
 
 
@@ -108,7 +108,7 @@ def _counted(context: Context, late: LateInputs) -> LateInputs:
     if not count and anew is None:
         return replace(late, events=0)
     latest = (record.horizon, high, None if anew is None else anew.last)
-    horizon = max(each for each in latest if each is not None)
+    horizon = max(time for time in latest if time is not None)
     sliced = slices(context, events, late.tables)
     affected: dict[str, int | None] = {}
     moving: list[Moved] = []
@@ -138,18 +138,18 @@ def unseen_inputs(context: Context) -> tuple[str, ...]:
     known = {} if record is None else record.inputs
     return tuple(
         path
-        for path, each in context.inputs.items()
-        if path not in known or not known[path].same_content(each)
+        for path, file in context.inputs.items()
+        if path not in known or not known[path].same_content(file)
     )
 
 
-def _contradicted(found: Sequence[Replaced]) -> SourceError:
-    first, others = found[0], len(found) - 1
+def _contradicted(replacements: Sequence[Replaced]) -> SourceError:
+    first, others = replacements[0], len(replacements) - 1
     what = "is missing" if first.gone else "has changed"
     more = f" (as well as {others:,} others)" if others else ""
     way_out = "Run everything: backfill run JOB"
-    if all(each.bounds is not None for each in found):
-        dates = dates_of(found).ranges
+    if all(replacement.bounds is not None for replacement in replacements):
+        dates = dates_of(replacements).ranges
         low, high = dates[0][0], dates[-1][1]
         way_out = f"Run the dates that it held: backfill run JOB --from {low} --to {high}"
     return SourceError(

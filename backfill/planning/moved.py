@@ -45,7 +45,7 @@ def moved(context: Context, state: State, events: DataFrame) -> tuple[Moved, dic
     replaced = F.lit(True)
     if behind is not None:
         replaced = F.unix_micros(times_of(window)[1]) >= F.col(_FIRST) - behind
-    found = rows.groupBy(FILE).agg(F.count_if(replaced), F.sum(kind.held)).collect()
-    files = {path: count for path, count, _ in found if count}
-    held = None if isinstance(window, JoinWindow) else sum(each[2] or 0 for each in found)
+    counts = rows.groupBy(FILE).agg(F.count_if(replaced), F.sum(kind.held)).collect()
+    files = {path: count for path, count, _ in counts if count}
+    held = None if isinstance(window, JoinWindow) else sum(row[2] or 0 for row in counts)
     return Moved(state.name, late.count(), held, sum(files.values())), files

@@ -82,7 +82,9 @@ def _plan(context: Context, selection: Selection, *, explain: bool, shown: bool)
     changed = NONE
     if selection.dates is not None:
         # What a replaced input held there may be nowhere now, but is still in windows.
-        changed = dates_of(each for state in states for each in context.replaced(state))
+        changed = dates_of(
+            replacement for state in states for replacement in context.replaced(state)
+        )
     todo = wanted if selection.everything else wanted & (with_rows | covered | changed)
     refusal = None if selection.everything else _refusal(states)
     if refusal is not None and not explain:
@@ -94,7 +96,7 @@ def _plan(context: Context, selection: Selection, *, explain: bool, shown: bool)
         stages = tuple(_ranges(context, selection, todo, counts, states))
         plan = replace(plan, stages=stages)
     if explain:
-        plan = replace(plan, stages=tuple(_explained(context, each) for each in plan.stages))
+        plan = replace(plan, stages=tuple(_explained(context, stage) for stage in plan.stages))
     holes = _hull(with_events | known) if selection.dates is None else wanted
     # A covered date is computed even if it has only rows of windows, without events.
     computed = NONE if selection.everything else todo
@@ -105,31 +107,34 @@ def _plan(context: Context, selection: Selection, *, explain: bool, shown: bool)
     looked_at = with_rows | covered if selection.dates is None else wanted
     if selection.missing:
         looked_at = wanted
-    spans = [*todo.spans(context.spec.timezone), *((each.low, each.high) for each in plan.reads)]
+    spans = [
+        *todo.spans(context.spec.timezone),
+        *((beyond.low, beyond.high) for beyond in plan.reads),
+    ]
     read = [
-        each
-        for each in context.source.snapshot.inputs
-        if selection.everything or any(context.reader.may_hold(each.path, span) for span in spans)
+        file
+        for file in context.source.snapshot.inputs
+        if selection.everything or any(context.reader.may_hold(file.path, span) for span in spans)
     ]
     return replace(
         plan,
         windows={
-            each.name: tuple(
+            state.name: tuple(
                 date_states(
-                    each,
+                    state,
                     looked_at,
                     with_rows,
                     kept,
                     counts,
-                    late[each.name],
-                    context.replaced(each),
+                    late[state.name],
+                    context.replaced(state),
                 )
             )
-            for each in states
+            for state in states
         },
         waiting=max((_waiting(state, late[state.name]) for state in states), default=0),
         files=len(read),
-        size=sum(each.size for each in read),
+        size=sum(file.size for file in read),
         refused=None if refusal is None else str(refusal),
     )
 
@@ -174,12 +179,16 @@ def _kept(context: Context, with_events: Dates, covered: Dates, *, followed: boo
     assert limit is not None
     zone, tick = context.spec.timezone, context.spec.engine.tick_us
     definitions = list(context.definitions.values())
-    sessions = [each.window for each in definitions if isinstance(each.window, SessionWindow)]
-    if any(by_place(each) for each in sessions):
+    sessions = [
+        definition.window
+        for definition in definitions
+        if isinstance(definition.window, SessionWindow)
+    ]
+    if any(by_place(window) for window in sessions):
         # How far apart messages are in time is unknown.
         return ALL
     aligned = first_start(context, (limit - tick, limit + 1), definitions)
-    first = date_of(min([aligned, *(limit - tick - each.gap.us for each in sessions)]), zone)
+    first = date_of(min([aligned, *(limit - tick - window.gap.us for window in sessions)]), zone)
     near = Dates.between(first, date_of(limit, zone) + DAY) & with_events
     before = with_events - Dates.between(first, dt.date.max)
     # If the last date before is covered, an earlier run has found where sessions start.
@@ -202,10 +211,10 @@ def _late(context: Context, span: Span) -> dict[str, _Counts]:
         # On dates of replaced inputs it is unknown which events are not counted yet.
         known_before = dates_of(context.replaced(state)).rest()
         open_ = {
-            path: each & known_before
-            for path, each in uncounted(state.record, context.inputs).items()
+            path: dates & known_before
+            for path, dates in uncounted(state.record, context.inputs).items()
         }
-        key = repr(sorted((path, each.json()) for path, each in open_.items()))
+        key = repr(sorted((path, dates.json()) for path, dates in open_.items()))
         if key not in known:
             known[key] = _by_date(context, open_, span) if open_ else {}
         late[name] = known[key]
@@ -225,7 +234,7 @@ def _ranges(
     counts: Mapping[dt.date, int],
     states: Iterable[State],
 ) -> Iterable[RangeStage]:
-    parts = [part for each in todo.ranges for part in _chunks(each, selection.chunk)]
+    parts = [part for dates in todo.ranges for part in _chunks(dates, selection.chunk)]
     for number, part in enumerate(parts, 1):
         # Dates without events get no stage; the end that was asked for is that of the last stage.
         asked = selection.dates if number == len(parts) else None
@@ -233,7 +242,7 @@ def _ranges(
         yield RangeStage(
             dates=part,
             until=(asked or part)[1],
-            events=sum(counts.get(each, 0) for each in Dates.between(*part).days()),
+            events=sum(counts.get(day, 0) for day in Dates.between(*part).days()),
             key=key,
             done=_done(part, key, states) if selection.chunk is not None else None,
         )
@@ -250,7 +259,7 @@ def _chunks(dates: Range, days: int | None) -> Iterable[Range]:
 def _key(context: Context, part: Range) -> str:
     """The dates, and a part that is the same for the same job file and snapshot."""
     inputs = context.source.snapshot.inputs
-    files = [[each.path, each.size, each.modified_ms, each.deletions] for each in inputs]
+    files = [[file.path, file.size, file.modified_ms, file.deletions] for file in inputs]
     own = {name: settings(context.spec, name) for name in context.definitions}
     text = json.dumps([own, files], sort_keys=True)
     return f"{part[0]}/{part[1]} {hashlib.sha256(text.encode()).hexdigest()[:32]}"
@@ -262,7 +271,7 @@ def _done(part: Range, key: str, states: Iterable[State]) -> str | None:
     Stages of the same snapshot change nothing there, though their sessions can reach these dates.
     """
     of_snapshot, dates = key.partition(" ")[2], Dates.between(*part)
-    found: set[str] = set()
+    runs: set[str] = set()
     for state in states:
         run: str | None = None
         for commit in () if state.table is None else state.table.commits:
@@ -274,8 +283,8 @@ def _done(part: Range, key: str, states: Iterable[State]) -> str | None:
                 break
         if run is None:
             return None
-        found.add(run)
-    return max(found)
+        runs.add(run)
+    return max(runs)
 
 
 def _replaced(commit: Commit) -> Dates:
@@ -296,15 +305,15 @@ def _refusal(states: Iterable[State]) -> TableError | None:
 
 
 def _alike(counts: Mapping[dt.date, int]) -> Dates:
-    return Dates.of((each, each + DAY) for each in counts)
+    return Dates.of((date, date + DAY) for date in counts)
 
 
 def _common(states: Iterable[State]) -> Dates:
     """The dates that every table covers."""
-    found = ALL
+    covered = ALL
     for state in states:
-        found &= NONE if state.record is None else state.record.covered
-    return found
+        covered &= NONE if state.record is None else state.record.covered
+    return covered
 
 
 def _hull(dates: Dates) -> Dates:

@@ -45,16 +45,16 @@ def previewed(context: Context, stage: RangeStage) -> RangeStage:
             last: int | None
             low, high = part.read
             if isinstance(definition.window, SessionWindow) and not definition.of_events:
-                found = followed(chosen, state, sliced, part)
-                keys = found.steps[0].keys if found.steps else 0
-                low, high = found.low, found.high
-                edges = [part.span[0], part.span[1] - 1, *(found.hull or ())]
+                crossing = followed(chosen, state, sliced, part)
+                keys = crossing.steps[0].keys if crossing.steps else 0
+                low, high = crossing.low, crossing.high
+                edges = [part.span[0], part.span[1] - 1, *(crossing.hull or ())]
                 first, last = min(edges), max(edges) + 1
             else:
                 first, last = touched(context, part.span, definition)
             built = Built(sliced.frame, definition, sliced.of(definition))
             files = candidates(context, state, built, first, None if last is None else last - 1)
-            paths = {each.path for each in files}
+            paths = {file.path for file in files}
             if context.latest_event is not None:
                 paths |= no_longer_open(context, state, built, context.latest_event).keys()
             affected = None
@@ -101,7 +101,7 @@ def _slices(
     if kept is None:
         return None
     files = files_outside(context, name, kept, sliced, part.span)
-    return kept.name, len(files), sum(each.rows for each in files)
+    return kept.name, len(files), sum(file.rows for file in files)
 
 
 def _affected(

@@ -49,7 +49,7 @@ def as_slices(rows: DataFrame, definition: Definition, sliced: Sliced, *also: Co
         START,
         END,
         EVENTS,
-        *(state for each in states.values() for state in each),
+        *(state for columns in states.values() for state in columns),
         *also,
     )
 
@@ -67,7 +67,7 @@ def published(
         options: options of `Table.read`.
     """
     assert state.table is not None
-    rows = state.table.read(context.spark, [each.path for each in files], **options)
+    rows = state.table.read(context.spark, [file.path for file in files], **options)
     return with_bounds(rows, built.definition, built.sliced)
 
 
@@ -75,7 +75,7 @@ def candidates(
     context: Context, state: State, built: Built, low: int | None, high: int | None
 ) -> list[DataFile]:
     """The files that can hold windows with an instant in [low, high], by statistics."""
-    found = []
+    files = []
     starts, ends = times_of(built.definition.window)
     for file in state.files:
         first, last = file.minimum.get(starts), file.maximum.get(ends)
@@ -84,8 +84,8 @@ def candidates(
             last = built.kind.last(last) + context.spec.engine.tick_us
         before = low is not None and last is not None and last < low
         if not after and not before:
-            found.append(file)
-    return found
+            files.append(file)
+    return files
 
 
 def rows_to_replace(

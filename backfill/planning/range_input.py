@@ -109,8 +109,8 @@ def sliced_input(context: Context, part: RangeInput) -> tuple[Context, People, S
     ]
     context = with_combining(context, paths, part.names)
     context.progress("reading the events of the range")
-    found = people(context, part.counted, part.read)
-    first, last = (local_date(F.col(each), context.spec.timezone) for each in (FIRST, LAST))
+    traffic = people(context, part.counted, part.read)
+    first, last = (local_date(F.col(name), context.spec.timezone) for name in (FIRST, LAST))
     dates = F.collect_set(F.sequence(first, last)).alias(_DATES)
     inside = [
         F.count_if(own_events(context, name, part.span, part.kept)).alias(events_for(name))
@@ -118,10 +118,10 @@ def sliced_input(context: Context, part: RangeInput) -> tuple[Context, People, S
         if context.definitions[name].of_events
     ]
     kept, sums = counted_slices(
-        context, found.events, part.names, span=part.read, also=[dates], of_events=inside
+        context, traffic.events, part.names, span=part.read, also=[dates], of_events=inside
     )
     context.progress(f"{sums.accepted:,} events accepted")
-    return context, found, kept, sums
+    return context, traffic, kept, sums
 
 
 def events_for(name: str) -> str:
@@ -146,11 +146,11 @@ def followed(context: Context, state: State, sliced: Sliced, part: RangeInput) -
 
     def read(low: int | None, high: int | None, wanted: DataFrame) -> Sliced:
         events = people(context, part.counted, (low, high), (sliced.key, wanted)).events
-        found = slices(context, events, part.names)
-        frame, sums = computed_with(found.frame, F.sum(EVENTS).alias("events"))
-        return replace(found, frame=frame, count=sums["events"] or 0)
+        new_slices = slices(context, events, part.names)
+        frame, sums = computed_with(new_slices.frame, F.sum(EVENTS).alias("events"))
+        return replace(new_slices, frame=frame, count=sums["events"] or 0)
 
-    found = follow(
+    crossing = follow(
         extents.where(near),
         window,
         context.spec.engine.rules_for(window),
@@ -162,11 +162,11 @@ def followed(context: Context, state: State, sliced: Sliced, part: RangeInput) -
             context, state, sliced, (low, high), wanted
         ),
     )
-    for step in found.steps:
+    for step in crossing.steps:
         context.progress(
             f"{state.name}: {step.keys:,} keys have sessions that cross the range's boundary"
         )
-    return found
+    return crossing
 
 
 def covered_after(
@@ -181,10 +181,10 @@ def covered_after(
     out if rows can stand on them, after dates that are covered or have events.
     """
     zone = context.spec.timezone
-    dates = {date for each in sums.also[_DATES] for date in each}
+    dates = {date for days in sums.also[_DATES] for date in days}
     if bots is not None:
         dates |= {row[0] for row in bots.select(local_date(F.col(TIME), zone)).distinct().collect()}
-    here = [each for each in dates if each in part.dates]
+    here = [date for date in dates if date in part.dates]
     record, further = part.states[0].record, metrics_reach(context)
     before, new = Dates() if record is None else record.covered, Dates()
     if here:
@@ -229,9 +229,9 @@ def _range_input(context: Context, dates: Dates, group: Sequence[State]) -> Rang
     it has events.
     """
     zone, record = context.spec.timezone, group[0].record
-    span, names = span_of(dates, zone), [each.name for each in group]
+    span, names = span_of(dates, zone), [state.name for state in group]
     counted = counted_by(record, context.inputs, dates, zone)
-    begins = first_start(context, span, [context.definitions[each] for each in names])
+    begins = first_start(context, span, [context.definitions[name] for name in names])
     covered = Dates() if record is None else record.covered
     open_before = (
         begins < span[0] and Dates.between(date_of(begins, zone), dates.ranges[0][0]) - covered
@@ -261,12 +261,12 @@ def _judged_otherwise(
     if replaced(record, context.inputs, zone):
         # How the events of replaced inputs were judged can no longer be found out.
         return None, near_edges(context, counted, dates) - dates
-    before = {path: counted_before(record, path, each) for path, each in context.inputs.items()}
-    new = {path: counted[path] - each for path, each in before.items()}
+    before = {path: counted_before(record, path, file) for path, file in context.inputs.items()}
+    new = {path: counted[path] - days for path, days in before.items()}
     new = {
-        path: each
-        for path, each in new.items()
-        if each and any(context.reader.may_hold(path, span) for span in each.spans(zone))
+        path: days
+        for path, days in new.items()
+        if days and any(context.reader.may_hold(path, span) for span in days.spans(zone))
     }
     if not new:
         return None, Dates()

@@ -69,11 +69,11 @@ def reached_files(
 def _apart(rows: DataFrame, late: Sliced, start: Column, end: Column) -> DataFrame:
     """Spans of time, with overlapping spans of a key joined: key, start and end, µs."""
     keys = late.key.inner
-    each = rows.select(*keys, start.alias(START), end.alias(END))
+    spans = rows.select(*keys, start.alias(START), end.alias(END))
     in_order = Over.partitionBy(*keys).orderBy(START)
     earlier = F.max(END).over(in_order.rowsBetween(Over.unboundedPreceding, -1))
     begins = F.when(F.coalesce(F.col(START) > earlier, F.lit(True)), F.col(START))
-    begun = each.withColumn(_BEGINS, begins)
+    begun = spans.withColumn(_BEGINS, begins)
     so_far = in_order.rowsBetween(Over.unboundedPreceding, Over.currentRow)
     joined = begun.withColumn(START, F.max(_BEGINS).over(so_far))
     return joined.groupBy(*keys, START).agg(F.max(END).alias(END))

@@ -38,13 +38,13 @@ def reached_pairs(events: Sliced, window: JoinWindow, touched: DataFrame) -> Dat
     assert isinstance(window.within, Messages)
     keys, count = events.key.inner, window.within.count
     theirs = touched.select(
-        *(F.col(each).alias(f"_touched{each}") for each in keys),
+        *(F.col(name).alias(f"_touched{name}") for name in keys),
         F.col(START).alias(_FIRST),
         F.col(END).alias(_LAST),
     )
-    same = [F.col(each).eqNullSafe(F.col(f"_touched{each}")) for each in keys]
+    same = [F.col(name).eqNullSafe(F.col(f"_touched{name}")) for name in keys]
     near = theirs.join(events.events, reduce(and_, same, F.lit(True)), "left")
-    left, right = (F.col(events.sides[each]) for each in (window.left, window.right))
+    left, right = (F.col(events.sides[side]) for side in (window.left, window.right))
     at, full = F.col(TIME), window.how == "full"
     earlier, later = at < F.col(_FIRST), at > F.col(_LAST)
     before = {
@@ -55,24 +55,24 @@ def reached_pairs(events: Sliced, window: JoinWindow, touched: DataFrame) -> Dat
         f"_after{i}": _nth(side & later, at.asc(), count, keys)
         for i, side in enumerate((right, left) if full else (right,))
     }
-    found = (
+    spans = (
         near.withColumns({**before, **after})
-        .groupBy(*(f"_touched{each}" for each in keys), _FIRST, _LAST)
+        .groupBy(*(f"_touched{name}" for name in keys), _FIRST, _LAST)
         .agg(
             F.min(TIME).alias(START),
             F.max(TIME).alias(END),
-            *(F.min(each).alias(each) for each in (*before, *after)),
+            *(F.min(name).alias(name) for name in (*before, *after)),
         )
     )
     # If there are fewer than n: from the first event of the key, or to its last one.
-    return found.select(
-        *(F.col(f"_touched{each}").alias(each) for each in keys),
-        F.least(_FIRST, *(F.coalesce(each, START) for each in before)).alias(START),
-        F.greatest(_LAST, *(F.coalesce(each, END) for each in after)).alias(END),
+    return spans.select(
+        *(F.col(f"_touched{name}").alias(name) for name in keys),
+        F.least(_FIRST, *(F.coalesce(name, START) for name in before)).alias(START),
+        F.greatest(_LAST, *(F.coalesce(name, END) for name in after)).alias(END),
     )
 
 
 def _nth(wanted: Column, order: Column, count: int, keys: list[str]) -> Column:
     """The time of a key's n-th wanted event, in this order; NULL in all other rows."""
-    own = Over.partitionBy(*(F.col(f"_touched{each}") for each in keys), wanted).orderBy(order)
+    own = Over.partitionBy(*(F.col(f"_touched{name}") for name in keys), wanted).orderBy(order)
     return F.when(wanted & (F.row_number().over(own) == count), F.col(TIME))

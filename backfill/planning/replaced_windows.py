@@ -45,17 +45,17 @@ def match_rows(rows: DataFrame, built: Built, old_windows: ReplacedWindows, how:
         return rows if how == "left_anti" else rows.limit(0)
     keys = built.sliced.key.inner
     others = old_windows.extents.select(
-        *(F.col(each).alias(f"{_OTHER}{each}") for each in (*keys, START, END))
+        *(F.col(name).alias(f"{_OTHER}{name}") for name in (*keys, START, END))
     )
-    same = [F.col(each).eqNullSafe(F.col(f"{_OTHER}{each}")) for each in keys]
+    same = [F.col(name).eqNullSafe(F.col(f"{_OTHER}{name}")) for name in keys]
     met = built.kind.met(F.col(f"{_OTHER}{START}"), F.col(f"{_OTHER}{END}"))
     return rows.join(others, reduce(and_, same, met), how)
 
 
 def of_keys(rows: DataFrame, others: DataFrame, keys: Sequence[str], how: str) -> DataFrame:
     """The rows whose key is among the others (`left_semi`), or is not (`left_anti`)."""
-    theirs = others.select(*(column(each).alias(f"{_OTHER}{each}") for each in keys))
-    same = [column(each).eqNullSafe(column(f"{_OTHER}{each}")) for each in keys]
+    theirs = others.select(*(column(name).alias(f"{_OTHER}{name}") for name in keys))
+    same = [column(name).eqNullSafe(column(f"{_OTHER}{name}")) for name in keys]
     return rows.join(theirs, reduce(and_, same, F.lit(True)), how)
 
 

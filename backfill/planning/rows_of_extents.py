@@ -47,8 +47,10 @@ def rows_of(
     events = people(context, counted, span).events
     sliced = slices(context, events, [name], computed_once).of(definition)
     assert sliced.events is not None
-    theirs = extents.select(*(F.col(each).alias(f"_wanted{each}") for each in extents.columns))
-    same = [F.col(each).eqNullSafe(F.col(f"_wanted{each}")) for each in key.inner]
+    theirs = extents.select(
+        *(F.col(column).alias(f"_wanted{column}") for column in extents.columns)
+    )
+    same = [F.col(inner).eqNullSafe(F.col(f"_wanted{inner}")) for inner in key.inner]
     inside = F.col(TIME).between(F.col(f"_wanted{START}"), F.col(f"_wanted{END}"))
     near = sliced.events.join(theirs, reduce(and_, same, inside), "left_semi")
     return replace(sliced, events=near).build(definition)

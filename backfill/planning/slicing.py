@@ -32,10 +32,10 @@ def with_combining(context: Context, paths: Iterable[str], names: Sequence[str])
         names: the tables whose windows are built from the slices.
     """
     definitions = [context.definitions[name] for name in names]
-    found = choose(
+    combining = choose(
         context.spec, context.reader, paths, definitions, lambda rows: slices(context, rows, names)
     )
-    return replace(context, combining=found)
+    return replace(context, combining=combining)
 
 
 def slices(
@@ -117,19 +117,19 @@ def counted_slices(
     watched, counted = observed(events, F.count(F.lit(1)).alias("rows"))
     seen: dict[str, Any] = {}
 
-    def keep(each_once: DataFrame) -> DataFrame:
+    def keep(unique: DataFrame) -> DataFrame:
         if not of_events:
-            return computed_once(each_once)
-        kept, found = computed_with(each_once, *of_events)
-        seen.update(found)
+            return computed_once(unique)
+        kept, counts = computed_with(unique, *of_events)
+        seen.update(counts)
         return kept
 
     sliced = slices(context, watched, names, keep).by_key()
     definitions = of(context, names)
     columns = [*total_columns(sliced, definitions), *slice_checks(sliced, span), *also]
-    frame, found = computed_with(sliced.frame, *columns)
+    frame, facts = computed_with(sliced.frame, *columns)
     kept = replace(sliced, frame=frame, singles=singles(context, events, names))
-    sums = totals_from({**found, **seen}, definitions)
+    sums = totals_from({**facts, **seen}, definitions)
     # Spark does not execute what it knows to be empty, and then observes nothing; nor does a
     # checkpoint over Spark Connect.
     rows = counted().get("rows") if sums.rows else None

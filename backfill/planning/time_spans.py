@@ -44,11 +44,11 @@ def first_start(context: Context, span: tuple[int, int], definitions: Sequence[D
     """
     low, _ = widened(context, span, definitions)
     sizes = [
-        each.window.size.us
-        for each in definitions
-        if isinstance(each.window, SlidingWindow)
-        and each.window.distinct
-        and each.window.size is not None
+        definition.window.size.us
+        for definition in definitions
+        if isinstance(definition.window, SlidingWindow)
+        and definition.window.distinct
+        and definition.window.size is not None
     ]
     return min(low, *(span[0] - size for size in sizes), span[0])
 
@@ -56,11 +56,13 @@ def first_start(context: Context, span: tuple[int, int], definitions: Sequence[D
 def metrics_reach(context: Context) -> dt.timedelta | None:
     """How many days after an event rows of metrics can still stand; None without metrics."""
     definitions = context.definitions.values()
-    found = [
-        reach(each.window, context.spec.engine).ahead or 0 for each in definitions if each.steps
+    reaches = [
+        reach(definition.window, context.spec.engine).ahead or 0
+        for definition in definitions
+        if definition.steps
     ]
     # A day of a zone can have 23 hours.
-    return dt.timedelta(days=max(found) // DAY_US + 2) if found else None
+    return dt.timedelta(days=max(reaches) // DAY_US + 2) if reaches else None
 
 
 def last_date(context: Context, low: dt.date, high: dt.date, *, further: dt.timedelta) -> Dates:

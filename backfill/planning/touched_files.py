@@ -51,16 +51,16 @@ def touched_files(
         files += candidates(context, state, built, *hull)
     if not files:
         return {}
-    once = {each.path: each for each in files}
+    once = {file.path: file for file in files}
     rows = published(context, state, built, list(once.values()), with_file=True)
-    found = []
+    frames = []
     if extents is not None and hull is not None:
         replaced = match_rows(rows, built, ReplacedWindows(None, extents), "left_semi")
-        found.append(replaced.select(FILE, F.lit(1).alias(_REPLACED)))
+        frames.append(replaced.select(FILE, F.lit(1).alias(_REPLACED)))
     if moved:
         changed = where(rows, F.col("is_open") != built.kind.is_open(horizon))
-        found.append(changed.select(FILE, F.lit(0).alias(_REPLACED)))
-    every = reduce(DataFrame.unionAll, found).groupBy(FILE).agg(F.sum(_REPLACED))
+        frames.append(changed.select(FILE, F.lit(0).alias(_REPLACED)))
+    every = reduce(DataFrame.unionAll, frames).groupBy(FILE).agg(F.sum(_REPLACED))
     return {row[0]: row[1] for row in every.collect()}
 
 
@@ -71,10 +71,10 @@ def no_longer_open(context: Context, state: State, built: Built, horizon: int) -
 
 def rewritten(state: State, paths: Set[str]) -> Rewritten:
     """What it takes to write some files of a table again."""
-    files = [each for each in state.files if each.path in paths]
+    files = [file for file in state.files if file.path in paths]
     return Rewritten(
         files=len(files),
-        rows=sum(each.rows for each in files),
-        size=sum(each.size for each in files),
+        rows=sum(file.rows for file in files),
+        size=sum(file.size for file in files),
         of=len(state.files),
     )

@@ -63,8 +63,8 @@ def whole_sessions(
     keys, gap = key.inner, spec.bots.gap.us
     zone = spec.timezone
     least, most = (
-        None if each is None else _number(date_of(each, zone))
-        for each in context.reader.limits(list(context.inputs))
+        None if limit is None else _number(date_of(limit, zone))
+        for limit in context.reader.limits(list(context.inputs))
     )
     low = day_number(F.col(START) - gap - 1, zone)
     high = day_number(F.col(END) + gap + 1, zone)
@@ -79,9 +79,9 @@ def whole_sessions(
     further = 0
     while True:
         rows = open_.withColumn(_OURS, F.lit(1))
-        for each in points:
-            rows = stacked(rows, each)
-        found = sessions(
+        for frame in points:
+            rows = stacked(rows, frame)
+        joined = sessions(
             rows.withColumn(EVENTS, F.lit(0).cast("bigint")),
             window,
             rules,
@@ -101,13 +101,13 @@ def whole_sessions(
         until, since = F.least(F.col(_FROM) - 1, after), F.greatest(F.col(_TO) + 1, before)
         days = F.when(is_open, _days((before, until), (since, after)))
         ours, seen = computed_with(
-            found.where(F.col(_OURS) == 1)
+            joined.where(F.col(_OURS) == 1)
             .select(*keys, START, END, _FROM, _TO)
             .withColumns(wanted),
             F.collect_set(days).alias("days"),
         )
         whole.append(ours.where(~is_open).select(*keys, START, END))
-        dates = dates_of_numbers(day for each in seen["days"] for day in each)
+        dates = dates_of_numbers(day for numbers in seen["days"] for day in numbers)
         if not dates:
             return reduce(DataFrame.unionByName, whole)
         still = ours.where(is_open).select(
@@ -139,9 +139,9 @@ def key_and_time(events: DataFrame, key: Key, *others: Column) -> DataFrame:
 
 def dates_of_extents(extents: DataFrame, zone: str) -> Dates:
     """The dates that extents (START, END) reach over."""
-    low, high = (day_number(F.col(each), zone) for each in (START, END))
-    found = extents.select(F.explode(F.sequence(low, high))).distinct().collect()
-    return dates_of_numbers(row[0] for row in found)
+    low, high = (day_number(F.col(name), zone) for name in (START, END))
+    rows = extents.select(F.explode(F.sequence(low, high))).distinct().collect()
+    return dates_of_numbers(row[0] for row in rows)
 
 
 def _days(*spans: tuple[Column, Column]) -> Column:
@@ -161,8 +161,8 @@ def _wanted(name: str) -> Column:
 
 def dates_of_numbers(numbers: Iterable[int]) -> Dates:
     """The dates that have these day numbers, counted from 1970."""
-    days = [_EPOCH + dt.timedelta(days=each) for each in numbers]
-    return Dates.of((each, each + DAY) for each in days)
+    days = [_EPOCH + dt.timedelta(days=number) for number in numbers]
+    return Dates.of((day, day + DAY) for day in days)
 
 
 def _number(date: dt.date) -> int:

@@ -253,9 +253,9 @@ class PublishedRows:
             yield from late_of(record, self.spec.path.parent)
 
     def _session(self, spark: SparkSession | None, late: Sequence[str] = ()) -> SparkSession:
-        found = spark or session(paths=self.paths(*late), runtime=self.spec.runtime)
-        check_job(self.spec, found, self.paths(*late))
-        return found
+        spark_session = spark or session(paths=self.paths(*late), runtime=self.spec.runtime)
+        check_job(self.spec, spark_session, self.paths(*late))
+        return spark_session
 
     def _known(self, name: str, known: list[str]) -> None:
         if name not in known:

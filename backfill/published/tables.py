@@ -92,14 +92,14 @@ class PublishedTables(PublishedRows):
             >>> job.docs().name
             'index.html'
         """
-        found = kept(self.spec.tables)
-        if not found:
+        outcomes = kept(self.spec.tables)
+        if not outcomes:
             way_out = f"Run: backfill run {self.spec.path}"
             raise TableError("no run has been checked yet", field="docs", way_out=way_out)
         # Imported only here, because it takes seconds.
         from backfill.quality.docs import build_docs
 
-        return build_docs(found, self.spec.pages, title=self.spec.path.stem)
+        return build_docs(outcomes, self.spec.pages, title=self.spec.path.stem)
 
     def history(self) -> list[dict[str, Any]]:
         """The runs that published data, newest first.
@@ -257,7 +257,7 @@ class PublishedTables(PublishedRows):
             0
         """
         key, windows = self.spec.key, self.spec.windows
-        orders = {name: row_order(each.window, key) for name, each in windows.items()}
+        orders = {name: row_order(entry.window, key) for name, entry in windows.items()}
         tables = {**orders, QUARANTINE: ("source",)}
         return clean(
             self._session(spark),
@@ -271,5 +271,7 @@ class PublishedTables(PublishedRows):
         """The paths of late events that are inputs of the job."""
         home = self.spec.path.parent
         tables = (self.store.open(name) for name in self._tables())
-        records = (each.record for each in tables if each is not None)
-        return list(dict.fromkeys(path for each in records if each for path in late_of(each, home)))
+        records = (table.record for table in tables if table is not None)
+        return list(
+            dict.fromkeys(path for record in records if record for path in late_of(record, home))
+        )

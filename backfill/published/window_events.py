@@ -56,7 +56,7 @@ def events_in(context: Context, name: str, row: Mapping[str, Any]) -> DataFrame:
     window = spec.windows[name].window
     _check_by_time(name, window)
     events = people(context, _counted(context, name)).events
-    same = [column(each).eqNullSafe(F.lit(_given(row, each))) for each in key_of(window, spec.key)]
+    same = [column(key).eqNullSafe(F.lit(_given(row, key))) for key in key_of(window, spec.key)]
     own = _each_once(events.where(reduce(and_, same, F.lit(True))), context)
     if isinstance(window, SessionWindow) and window.has_rules:
         # Rules can cut between events of the same instant.
@@ -70,11 +70,11 @@ def events_in(context: Context, name: str, row: Mapping[str, Any]) -> DataFrame:
             timezone=spec.timezone,
             engine=spec.engine.name,
         )
-        found = sessions.where(F.col("session_id") == _given(row, "session_id"))
+        rows = sessions.where(F.col("session_id") == _given(row, "session_id"))
     else:
         low, high = _span(context, window, row)
-        found = own.where(inside_span(F.col(TIME), (low, high)))
-    return found.select(*map(column, context.source.frame.columns))
+        rows = own.where(inside_span(F.col(TIME), (low, high)))
+    return rows.select(*map(column, context.source.frame.columns))
 
 
 def _counted(context: Context, name: str) -> dict[str, Dates]:
@@ -82,7 +82,7 @@ def _counted(context: Context, name: str) -> dict[str, Dates]:
     record = context.tables[name].record
     if context.spec.bots is None or record is None:
         return context.all_dates
-    return {path: counted_before(record, path, each) for path, each in context.inputs.items()}
+    return {path: counted_before(record, path, file) for path, file in context.inputs.items()}
 
 
 def _check_by_time(name: str, window: AnyWindow) -> None:

@@ -63,13 +63,15 @@ def check_arguments(expectation: Any, arguments: Mapping[str, Any]) -> None:
         with gx.quiet():
             expectation(**arguments)
     except pydantic.ValidationError as error:
-        raise _told(error.errors(), arguments, expectation.expectation_type) from error
+        raise _argument_error(error.errors(), arguments, expectation.expectation_type) from error
 
 
-def _told(errors: Sequence[Any], arguments: Mapping[str, Any], expectation: str) -> JobFileError:
+def _argument_error(
+    errors: Sequence[Any], arguments: Mapping[str, Any], expectation: str
+) -> JobFileError:
     """The error of the first argument; that of all arguments together follows from it."""
     name = str(errors[0]["loc"][0])
-    about = [each for each in errors if each["loc"][0] == name]
+    about = [error for error in errors if error["loc"][0] == name]
     first = about[0]
     if name == "__root__":
         return JobFileError(first["msg"], field=expectation)
@@ -85,9 +87,9 @@ def _told(errors: Sequence[Any], arguments: Mapping[str, Any], expectation: str)
 
 def _problem(errors: Sequence[Any]) -> str:
     """What an argument should be; each alternative of its type has failed in its own way."""
-    for each in errors:
-        if each["type"].startswith("value_error") and each["type"] not in _WORDS:
-            return str(each["msg"])
-    words = dict.fromkeys(_WORDS[each["type"]] for each in errors if each["type"] in _WORDS)
+    for error in errors:
+        if error["type"].startswith("value_error") and error["type"] not in _WORDS:
+            return str(error["msg"])
+    words = dict.fromkeys(_WORDS[error["type"]] for error in errors if error["type"] in _WORDS)
     *others, last = words or [errors[0]["msg"]]
     return f"must be {', '.join(others)} or {last}" if others else f"must be {last}"

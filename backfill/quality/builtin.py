@@ -54,8 +54,8 @@ class Builtin:
 
 
 BUILTINS: Mapping[str, Builtin] = {
-    each.name: each
-    for each in (
+    check.name: check
+    for check in (
         Builtin(
             name="key_present",
             about="every event has a key, if the engine needs one",

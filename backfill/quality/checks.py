@@ -82,9 +82,11 @@ class Validation:
     @property
     def failed(self) -> tuple[Outcome, ...]:
         """The errors among the outcomes: what stops a commit."""
-        return tuple(each for each in self.outcomes if each.stops)
+        return tuple(outcome for outcome in self.outcomes if outcome.stops)
 
     @property
     def warned(self) -> tuple[Outcome, ...]:
         """The warnings among the outcomes."""
-        return tuple(each for each in self.outcomes if not each.success and not each.stops)
+        return tuple(
+            outcome for outcome in self.outcomes if not outcome.success and not outcome.stops
+        )

@@ -42,21 +42,21 @@ def build_docs(validations: Sequence[Mapping[str, Any]], folder: Path, *, title:
     pages = folder / _PAGES
     pages.mkdir(parents=True, exist_ok=True)
     rows = []
-    for each in sorted(validations, key=lambda each: _moment(each["at"]), reverse=True):
-        at = f"{_moment(each['at']):%Y-%m-%d %H:%M:%S}"
-        page = pages / f"{_digest(each, view.look)}.html"
+    for validation in sorted(validations, key=lambda one: _moment(one["at"]), reverse=True):
+        at = f"{_moment(validation['at']):%Y-%m-%d %H:%M:%S}"
+        page = pages / f"{_digest(validation, view.look)}.html"
         if not page.exists():
-            heading = f"{each['table']} · {at} · {each['run_id']}"
+            heading = f"{validation['table']} · {at} · {validation['run_id']}"
             with gx.context():
-                text = _page(view, each["document"], heading)
+                text = _page(view, validation["document"], heading)
             _write(page, text)
-        statistics = each["document"]["statistics"]
+        statistics = validation["document"]["statistics"]
         rows.append(
             {
-                "success": each["document"]["success"],
+                "success": validation["document"]["success"],
                 "at": at,
-                "table": each["table"],
-                "run_id": each["run_id"],
+                "table": validation["table"],
+                "run_id": validation["run_id"],
                 "met": statistics["successful_expectations"],
                 "unmet": statistics["unsuccessful_expectations"],
                 "link": f"{_PAGES}/{page.name}",
@@ -77,8 +77,8 @@ def _page(view: OfflineView, document: Mapping[str, Any], heading: str) -> str:
     )
     from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
 
-    known = [each for each in document["results"] if _is_known(each["expectation_config"])]
-    others = [each for each in document["results"] if each not in known]
+    known = [result for result in document["results"] if _is_known(result["expectation_config"])]
+    others = [result for result in document["results"] if result not in known]
     # The schema takes the document apart.
     whole = deepcopy({**document, "results": known})
     rendered = ValidationResultsPageRenderer().render(

@@ -22,11 +22,11 @@ class ChecksFailed(BackfillError):
 
     def __init__(self, job: Path, run_id: str, outcomes: Sequence[Outcome]) -> None:
         self.run_id, self.outcomes = run_id, tuple(outcomes)
-        stopping = [each for each in outcomes if each.stops]
-        failed = [f"{each.table}: {each.check.name}" for each in stopping]
+        stopping = [outcome for outcome in outcomes if outcome.stops]
+        failed = [f"{outcome.table}: {outcome.check.name}" for outcome in stopping]
         # The quarantine shows what is wrong with events.
         tables = dict.fromkeys(
-            "quarantine" if each.table == EVENTS else each.table for each in stopping
+            "quarantine" if outcome.table == EVENTS else outcome.table for outcome in stopping
         )
         super().__init__(
             f"nothing was published because {len(failed)} "

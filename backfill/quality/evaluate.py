@@ -57,27 +57,29 @@ def evaluate(
     Returns:
         An outcome for each check, in order; a check that could not be made says why.
     """
-    found: dict[int, Any] = {}
+    raw_results: dict[int, Any] = {}
     places = dict(enumerate(checks))
     with gx.context() as context, _session_in_utc(frame):
         for part, rows in _parts(frame, places):
             batch = _batch(context, rows, table)
-            found |= _results(batch, part, _COUNTS)
-            failed = {k: v for k, v in part.items() if not found[k].success}
-            of_rows = {k: v for k, v in failed.items() if found[k].result.get("unexpected_count")}
+            raw_results |= _results(batch, part, _COUNTS)
+            failed = {k: v for k, v in part.items() if not raw_results[k].success}
+            of_rows = {
+                k: v for k, v in failed.items() if raw_results[k].result.get("unexpected_count")
+            }
             queries = {k: v for k, v in failed.items() if v.expectation == QUERY}
-            found |= _results(batch, of_rows, _with_examples(frame, key))
-            found |= _results(batch, queries, _COMPLETE)
-        if isinstance(frame, DataFrame) and any(each.expectation == QUERY for each in checks):
+            raw_results |= _results(batch, of_rows, _with_examples(frame, key))
+            raw_results |= _results(batch, queries, _COMPLETE)
+        if isinstance(frame, DataFrame) and any(check.expectation == QUERY for check in checks):
             frame.sparkSession.catalog.dropTempView(_VIEW)
-        results = [printable_result(found[place]) for place in places]
+        results = [printable_result(raw_results[place]) for place in places]
         document = _document(results, table, run_id)
     return Validation(
         table=table,
         run_id=run_id,
         outcomes=tuple(
-            outcome(table, check, each)
-            for check, each in zip(checks, document["results"], strict=True)
+            outcome(table, check, result)
+            for check, result in zip(checks, document["results"], strict=True)
         ),
         document=document,
     )
@@ -85,8 +87,8 @@ def evaluate(
 
 def _parts(frame: Any, checks: Mapping[int, Check]) -> Iterator[tuple[dict[int, Check], Any]]:
     """The checks, grouped by the frame that they are made on."""
-    as_it_is = {place: each for place, each in checks.items() if each.expectation in _AS_IT_IS}
-    others = {place: each for place, each in checks.items() if place not in as_it_is}
+    as_it_is = {place: check for place, check in checks.items() if check.expectation in _AS_IT_IS}
+    others = {place: check for place, check in checks.items() if place not in as_it_is}
     if as_it_is:
         yield as_it_is, frame
     if others:
@@ -135,13 +137,13 @@ def _results(
     try:
         suite = ExpectationSuite(
             name=batch.data_asset.name,
-            expectations=[_expectation(each, spark) for each in configured],
+            expectations=[_expectation(configuration, spark) for configuration in configured],
         )
         results = batch.validate(suite, result_format=dict(result_format)).results
     except Exception as error:  # of any kind: an expectation's own, Spark's, pydantic's
         if len(checks) > 1:  # one that raises takes the others with it
             alone = ({place: check} for place, check in checks.items())
-            return {k: v for each in alone for k, v in _results(batch, each, result_format).items()}
+            return {k: v for part in alone for k, v in _results(batch, part, result_format).items()}
         problem = {"raised_exception": True, "exception_message": str(error) or repr(error)}
         results = [
             ExpectationValidationResult(
@@ -149,7 +151,7 @@ def _results(
             )
         ]
     # In the order in which they could be evaluated.
-    return {each.expectation_config.meta["place"]: each for each in results}
+    return {result.expectation_config.meta["place"]: result for result in results}
 
 
 def _configuration(place: int, check: Check) -> dict[str, Any]:
@@ -183,7 +185,7 @@ def _expectation(configuration: Any, spark: bool) -> Any:
 def _moments(value: Any, zone: dt.timezone | None) -> Any:
     if isinstance(value, dt.datetime):
         return in_utc(value).replace(tzinfo=zone)
-    return [_moments(each, zone) for each in value] if isinstance(value, list) else value
+    return [_moments(element, zone) for element in value] if isinstance(value, list) else value
 
 
 def _document(results: list[Any], table: str, run_id: str) -> dict[str, Any]:
@@ -191,7 +193,7 @@ def _document(results: list[Any], table: str, run_id: str) -> dict[str, Any]:
         ExpectationSuiteValidationResult,
     )
 
-    successes = [bool(each.success) for each in results]
+    successes = [bool(result.success) for result in results]
     whole: Any = ExpectationSuiteValidationResult(
         success=all(successes),
         results=results,

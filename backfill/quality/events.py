@@ -60,7 +60,7 @@ def slice_checks(sliced: Sliced, span: tuple[int | None, int | None]) -> list[Co
     keys = sliced.key.inner
     keyless = F.lit(False)
     if keys and not sliced.engine.null_key:
-        keyless = reduce(and_, [F.col(each).isNull() for each in keys])
+        keyless = reduce(and_, [F.col(name).isNull() for name in keys])
     outside = F.lit(False)
     if low is not None:
         outside |= F.col(FIRST) < low
@@ -75,13 +75,13 @@ def slice_checks(sliced: Sliced, span: tuple[int | None, int | None]) -> list[Co
 
 def measure_events(counted: Counted) -> dict[str, float]:
     """The numbers of the built-in checks, by name: events that break one, shares, spans in µs."""
-    found: dict[str, float] = {name: counted.sums[name] or 0 for name in _OF_SLICES}
-    found["quarantined_share"] = counted.quarantined / counted.read if counted.read else 0.0
+    metrics: dict[str, float] = {name: counted.sums[name] or 0 for name in _OF_SLICES}
+    metrics["quarantined_share"] = counted.quarantined / counted.read if counted.read else 0.0
     if counted.until is not None and counted.latest is not None:
-        found["freshness"] = max(0, counted.until - counted.latest)
+        metrics["freshness"] = max(0, counted.until - counted.latest)
     if counted.id is not None:
-        found["counted_once"] = _twice(counted, counted.id)
-    return found
+        metrics["counted_once"] = _twice(counted, counted.id)
+    return metrics
 
 
 def _twice(counted: Counted, id: str) -> int:
@@ -96,7 +96,7 @@ def _twice(counted: Counted, id: str) -> int:
         for name, type in zip(sliced.key.names, sliced.key.types, strict=True)
     ]
     if counted.read > sample.FEW:
-        slices = slices.where(sample.sampled([F.col(each) for each in sliced.key.inner]))
+        slices = slices.where(sample.sampled([F.col(name) for name in sliced.key.inner]))
         events = events.where(sample.sampled(own))
     (held,) = slices.agg(F.sum(EVENTS)).collect()[0]
     identity = F.when(column(id).isNotNull(), F.struct(*own, F.col(TIME), column(id)))

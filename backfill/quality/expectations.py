@@ -88,15 +88,15 @@ class ExpectSessionsToBeApart(BatchExpectation):
         runtime_configuration: dict[str, Any] | None = None,
         execution_engine: ExecutionEngine[Any] | None = None,
     ) -> dict[str, Any]:
-        found = metrics[TOO_NEAR]
-        rows, near = found["rows"], found["near"]
+        measured = metrics[TOO_NEAR]
+        rows, near = measured["rows"], measured["near"]
         return {
             "success": near == 0,
             "result": {
                 "element_count": rows,
                 "unexpected_count": near,
                 "unexpected_percent": 100 * near / rows if rows else 0.0,
-                "partial_unexpected_list": found["examples"],
+                "partial_unexpected_list": measured["examples"],
             },
         }
 

@@ -37,7 +37,8 @@ def published_counts(
             by_date.setdefault(day, []).append(file)
     return {
         day: Counts(
-            sum(each.rows for each in files), table.sum_of(EVENTS, [each.path for each in files])
+            sum(data_file.rows for data_file in files),
+            table.sum_of(EVENTS, [data_file.path for data_file in files]),
         )
         for day, files in by_date.items()
     }
@@ -59,8 +60,8 @@ def unusual(
             continue
         here = counts.get(day, Counts(0, 0))
         for what in ("rows", "events"):
-            usual = median(getattr(each, what) for each in before)
-            found = getattr(here, what)
-            if abs(found - usual) > limit * usual:
-                yield {"date": day, what: found, "usual": usual}
+            usual = median(getattr(day_counts, what) for day_counts in before)
+            number = getattr(here, what)
+            if abs(number - usual) > limit * usual:
+                yield {"date": day, what: number, "usual": usual}
                 break

@@ -34,15 +34,15 @@ def judged(
         rows: the rows that these see; None if there are no such expectations.
         key: the columns of the key, shown with rows that fail.
     """
-    found = []
+    validations = []
     if builtin:
-        found.append(compared(builtin, metrics, table=table, run_id=run_id))
+        validations.append(compared(builtin, metrics, table=table, run_id=run_id))
     if own:
         # Imported only where it is needed, because that takes seconds.
         from backfill.quality.evaluate import evaluate
 
-        found.append(evaluate(rows, own, table=table, run_id=run_id, key=key))
-    return found
+        validations.append(evaluate(rows, own, table=table, run_id=run_id, key=key))
+    return validations
 
 
 def as_check(builtin: Builtin) -> Check:

@@ -59,11 +59,15 @@ class SessionsTooNear(TableMetricProvider):
         near = _is_near(rows, asked)
         counts = rows.agg(F.count(F.lit(1)), F.count_if(near)).collect()[0]
         limit = _examples(asked)
-        found = []
+        examples = []
         if counts[1] and limit:
             order = [exactly(asked["start"]), exactly(asked["end"])]
-            found = with_times_of_utc(rows.where(near).orderBy(*order).limit(limit)).collect()
-        return {"rows": counts[0], "near": counts[1], "examples": [row.asDict() for row in found]}
+            examples = with_times_of_utc(rows.where(near).orderBy(*order).limit(limit)).collect()
+        return {
+            "rows": counts[0],
+            "near": counts[1],
+            "examples": [row.asDict() for row in examples],
+        }
 
     @metric_value(engine=PandasExecutionEngine)
     def _pandas(
@@ -76,11 +80,11 @@ class SessionsTooNear(TableMetricProvider):
         asked = metric_value_kwargs
         frame = _frame(execution_engine, metric_domain_kwargs, asked)
         near = list(_near_rows(frame[_columns(asked)].itertuples(index=False, name=None), asked))
-        found = [
+        examples = [
             dict(zip([*_columns(asked), PREVIOUS_END], row, strict=True))
             for row in near[: _examples(asked)]
         ]
-        return {"rows": len(frame), "near": len(near), "examples": found}
+        return {"rows": len(frame), "near": len(near), "examples": examples}
 
 
 class EventsSum(ColumnAggregateMetricProvider):
@@ -168,12 +172,12 @@ def _near_rows(
     """The rows that are too near, in order of start, each with the latest end before it."""
     names = _columns(asked)
     start, end = names.index(asked["start"]), names.index(asked["end"])
-    key = [names.index(each) for each in asked["key"]]
+    key = [names.index(name) for name in asked["key"]]
     whole = [row for row in rows if not pd.isna(row[start]) and not pd.isna(row[end])]
     gap = _gap_us(asked["gap"])
     latest: dict[tuple[Any, ...], Any] = {}
     for row in sorted(whole, key=lambda row: (_us(row[start]), _us(row[end]))):
-        group = tuple(None if pd.isna(row[each]) else row[each] for each in key)
+        group = tuple(None if pd.isna(row[index]) else row[index] for index in key)
         before = latest.get(group)
         if before is not None:
             distance = _us(row[start]) - _us(before)

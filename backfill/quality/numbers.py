@@ -27,20 +27,20 @@ def compared(
     outcomes = tuple(
         Outcome(
             table=table,
-            check=each,
-            success=_holds(each, metrics[each.name]),
-            observed=metrics[each.name],
+            check=check,
+            success=_holds(check, metrics[check.name]),
+            observed=metrics[check.name],
             unexpected=None,
             examples=(),
         )
-        for each in checks
+        for check in checks
     )
     document = {
-        "success": all(each.success for each in outcomes),
-        "results": [_result(place, each) for place, each in enumerate(outcomes)],
+        "success": all(outcome.success for outcome in outcomes),
+        "results": [_result(place, outcome) for place, outcome in enumerate(outcomes)],
         "suite_name": table,
         "suite_parameters": {},
-        "statistics": statistics([each.success for each in outcomes]),
+        "statistics": statistics([outcome.success for outcome in outcomes]),
         "meta": {"run_id": run_id, "batch_spec": {"data_asset_name": table}},
         "id": None,
     }

@@ -25,19 +25,19 @@ _ROWS = "unexpected_rows"
 _PYTHON_ERROR = re.compile(r"^Traceback .*?^(\w[\w.]*(?:Error|Exception)\b[^\n]*)", re.M | re.S)
 
 
-def printable_result(found: Any) -> Any:
+def printable_result(result: Any) -> Any:
     """The result with printable values, and without the stack trace of an exception."""
-    found.success = bool(found.success)  # numpy's own bool is not JSON
-    found.result = plain(found.result)
-    if _ROWS in found.result.get("details", {}):
-        found.result["details"][_ROWS] = found.result["details"][_ROWS][:EXAMPLES]
-    problem = _problem(found.exception_info)
-    found.exception_info = {
+    result.success = bool(result.success)  # numpy's own bool is not JSON
+    result.result = plain(result.result)
+    if _ROWS in result.result.get("details", {}):
+        result.result["details"][_ROWS] = result.result["details"][_ROWS][:EXAMPLES]
+    problem = _problem(result.exception_info)
+    result.exception_info = {
         "raised_exception": problem is not None,
         "exception_message": problem,
         "exception_traceback": problem,  # the trace itself names paths of this machine
     }
-    return found
+    return result
 
 
 def statistics(successes: Sequence[bool]) -> dict[str, Any]:
@@ -51,25 +51,25 @@ def statistics(successes: Sequence[bool]) -> dict[str, Any]:
     }
 
 
-def outcome(table: str, check: Check, found: Mapping[str, Any]) -> Outcome:
+def outcome(table: str, check: Check, document: Mapping[str, Any]) -> Outcome:
     """The outcome of a check.
 
     Args:
         table: what was checked.
         check: the check.
-        found: Great Expectations' result in JSON's types.
+        document: Great Expectations' result in JSON's types.
     """
-    result = found["result"]
+    result = document["result"]
     return Outcome(
         table=table,
         check=check,
-        success=found["success"],
+        success=document["success"],
         observed=result.get("observed_value", result.get("unexpected_percent")),
         unexpected=result.get(
             "observed_value" if check.expectation == QUERY else "unexpected_count"
         ),
         examples=tuple(_examples(check, result)),
-        problem=found["exception_info"]["exception_message"],
+        problem=document["exception_info"]["exception_message"],
     )
 
 
@@ -86,9 +86,9 @@ def _examples(check: Check, result: Mapping[str, Any]) -> list[Mapping[str, Any]
 
 def _raised(info: Mapping[str, Any]) -> str | None:
     """The exception: one for all, or one for each metric that the expectation needs."""
-    for each in [info] if "raised_exception" in info else info.values():
-        if each["raised_exception"]:
-            return str(each["exception_message"])
+    for exception in [info] if "raised_exception" in info else info.values():
+        if exception["raised_exception"]:
+            return str(exception["exception_message"])
     return None
 
 
@@ -120,6 +120,6 @@ def plain(value: Any) -> Any:
         case Mapping():
             return {str(name): plain(each) for name, each in value.items()}
         case list() | tuple() | set() | np.ndarray():
-            return [plain(each) for each in value]
+            return [plain(element) for element in value]
         case _:
             return str(value)

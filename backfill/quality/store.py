@@ -26,19 +26,19 @@ def keep(root: Folder, run_id: str, validations: Iterable[Validation]) -> None:
     """Writes the outcomes of a run's checks; whole or not at all."""
     at = dt.datetime.now(dt.timezone.utc).isoformat()
     kept = [
-        {"table": each.table, "run_id": run_id, "at": at, "document": each.document}
-        for each in validations
+        {"table": validation.table, "run_id": run_id, "at": at, "document": validation.document}
+        for validation in validations
     ]
     _write(root / _FOLDER, f"{run_id}.json", kept)
 
 
 def kept(root: Folder) -> list[dict[str, Any]]:
     """The outcomes of the checks of all runs, in order of time."""
-    found: list[dict[str, Any]] = []
+    validations: list[dict[str, Any]] = []
     folder = root / _FOLDER
     for name in _documents(folder):
-        found += json.loads(folder.read(name))
-    return sorted(found, key=lambda each: str(each["at"]))
+        validations += json.loads(folder.read(name))
+    return sorted(validations, key=lambda validation: str(validation["at"]))
 
 
 def erase_examples(root: Folder, pages: Path, values: Sequence[Any]) -> None:
@@ -49,18 +49,18 @@ def erase_examples(root: Folder, pages: Path, values: Sequence[Any]) -> None:
         pages: where the pages are.
         values: such as those of a key. A value whose text has no letter or digit is never found.
     """
-    found = [word_pattern(text_of(each)) for each in values]
-    patterns = [re.compile(each) for each in found if each is not None]
-    if not patterns or len(patterns) < len(found):
+    words = [word_pattern(text_of(value)) for value in values]
+    patterns = [re.compile(word) for word in words if word is not None]
+    if not patterns or len(patterns) < len(words):
         return
     folder = root / _FOLDER
     for name in _documents(folder):
         validations = json.loads(folder.read(name))
-        results = [each for one in validations for each in one["document"]["results"]]
-        shown = [each for each in results if _shows(each, patterns)]
-        for each in shown:
+        results = [result for one in validations for result in one["document"]["results"]]
+        shown = [result for result in results if _shows(result, patterns)]
+        for result in shown:
             for part in _SHOWING:
-                each[part] = _erased(each.get(part), patterns)
+                result[part] = _erased(result.get(part), patterns)
         if shown:
             shutil.rmtree(pages, ignore_errors=True)
             _write(folder, name, validations)
@@ -86,9 +86,9 @@ def word_pattern(text: str) -> str | None:
 
 
 def _shows(result: Any, patterns: Sequence[re.Pattern[str]]) -> bool:
-    parts = [_without_counts(result.get(each)) for each in _SHOWING]
+    parts = [_without_counts(result.get(part)) for part in _SHOWING]
     text = json.dumps(parts, ensure_ascii=False)
-    return all(each.search(text) for each in patterns)
+    return all(pattern.search(text) for pattern in patterns)
 
 
 def _without_counts(value: Any) -> Any:
@@ -105,11 +105,11 @@ def _erased(value: Any, patterns: Sequence[re.Pattern[str]]) -> Any:
         return {k: v if _COUNT.search(k) else _erased(v, patterns) for k, v in value.items()}
     if isinstance(value, list):
         return []
-    return None if any(each.search(str(value)) for each in patterns) else value
+    return None if any(pattern.search(str(value)) for pattern in patterns) else value
 
 
 def _documents(folder: Folder) -> list[str]:
-    return [each for each in folder.names() if each.endswith(".json") and each[:1] != "."]
+    return [name for name in folder.names() if name.endswith(".json") and name[:1] != "."]
 
 
 def _write(folder: Folder, name: str, validations: Sequence[Any]) -> None:

@@ -76,9 +76,9 @@ def suite_checks(path: str | Path, severity: Severity) -> list[Check]:
     if not isinstance(expectations, list):
         raise JobFileError("not an expectation suite: it has no list `expectations`", field=place)
     checks = []
-    for number, each in enumerate(expectations):
+    for number, expectation in enumerate(expectations):
         try:
-            checks.append(_from_suite(each, severity))
+            checks.append(_from_suite(expectation, severity))
         except JobFileError as error:
             raise error.within(f"{place}: expectations[{number}]") from error
     return checks
@@ -93,17 +93,17 @@ def _read(place: str) -> Any:
         raise JobFileError(f"not JSON: {error}", field=place) from error
 
 
-def _from_suite(each: Any, severity: Severity) -> Check:
-    if not isinstance(each, dict):
-        raise JobFileError("not an expectation", value=each)
-    name = each.get("type", each.get("expectation_type"))  # the latter before 1.0
-    arguments = each.get("kwargs", {})
+def _from_suite(expectation: Any, severity: Severity) -> Check:
+    if not isinstance(expectation, dict):
+        raise JobFileError("not an expectation", value=expectation)
+    name = expectation.get("type", expectation.get("expectation_type"))  # the latter before 1.0
+    arguments = expectation.get("kwargs", {})
     if not isinstance(name, str) or not isinstance(arguments, dict):
         raise JobFileError("not an expectation: it needs `type` and `kwargs`")
     given = {key: value for key, value in arguments.items() if key not in _REPORTING}
-    if each.get("description"):
-        given["description"] = each["description"]
-    lesser = each.get("severity", "critical") != "critical"
+    if expectation.get("description"):
+        given["description"] = expectation["description"]
+    lesser = expectation.get("severity", "critical") != "critical"
     return own_check(name, given, "warn" if lesser else severity)
 
 
@@ -138,7 +138,7 @@ def _check_spark(name: str, expectation: Any) -> None:
 def _name(expectation: str, arguments: Mapping[str, Any]) -> str:
     """`expect_column_values_to_be_between(events, min_value=1)`."""
     columns = [arguments[name] for name in _NAMED if name in arguments]
-    parts = [", ".join(each) if isinstance(each, list) else str(each) for each in columns]
+    parts = [", ".join(column) if isinstance(column, list) else str(column) for column in columns]
     parts += [f"{name}={value}" for name, value in arguments.items() if name not in _NAMED]
     whole = f"{expectation}({', '.join(parts)})"
     if len(whole) <= _LONGEST:

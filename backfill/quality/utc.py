@@ -20,7 +20,7 @@ def in_utc(moment: dt.datetime) -> dt.datetime:
 
 def with_times_of_utc(frame: DataFrame) -> DataFrame:
     """The frame with timestamps as local times of UTC: Python shows instants in its own zone."""
-    names = [each.name for each in frame.schema if isinstance(each.dataType, TimestampType)]
+    names = [field.name for field in frame.schema if isinstance(field.dataType, TimestampType)]
     epoch = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
     local = {
         name: F.expr(f"timestampadd(MICROSECOND, unix_micros({quoted(name)}), {epoch})")

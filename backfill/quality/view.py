@@ -68,8 +68,10 @@ def _escaped(node: Any) -> Any:
         return html.escape(node)
     if isinstance(node, list):
         return [
-            _escaped(each if not isinstance(each, dict) or _RENDERED & each.keys() else str(each))
-            for each in node
+            _escaped(
+                child if not isinstance(child, dict) or _RENDERED & child.keys() else str(child)
+            )
+            for child in node
         ]
     if not isinstance(node, dict):
         return node

@@ -79,7 +79,7 @@ class Measured:
     @property
     def held(self) -> int:
         """How many events the windows hold, each as often as it is counted."""
-        return sum(each.held for each in self.dates.values())
+        return sum(counts.held for counts in self.dates.values())
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class WindowRules:
         return kind_of(self.definition.window, self.engine, self.zone)
 
     @property
-    def _told_by_id(self) -> bool:
+    def _identified(self) -> bool:
         """Whether several sessions of a key can have the same bounds; their ids differ."""
         window = self.definition.window
         return isinstance(window, SessionWindow) and (window.has_rules or by_place(window))
@@ -133,7 +133,7 @@ class WindowRules:
             # Rows of one instant each have another pair of events.
             rows = rows.withColumn(_PAIR, F.struct(*map(column, self._pair)))
             before[_ID_BEFORE] = _PAIR
-        elif self._told_by_id:
+        elif self._identified:
             before[_ID_BEFORE] = "session_id"
         group = [*self.key]
         if isinstance(self.definition.window, CountWindow):
@@ -144,10 +144,10 @@ class WindowRules:
             rows.withColumns({START: start, END: end})
             # Columns, not a struct of them: a struct would be carried through the sort as well.
             .withColumns(
-                {name: F.lag(column(each)).over(in_order) for name, each in before.items()}
+                {name: F.lag(column(source)).over(in_order) for name, source in before.items()}
             )
             .withColumns(
-                {_flag(name): F.coalesce(each, F.lit(True)) for name, each in self._flags()}
+                {_flag(name): F.coalesce(broken, F.lit(True)) for name, broken in self._flags()}
             )
         )
 
@@ -157,7 +157,7 @@ class WindowRules:
 
     def examples(self, measured: Measured, check: str, most: int) -> list[dict[str, object]]:
         """Rows that break a check."""
-        names = [each for each in measured.flagged.columns if not each.startswith("_")]
+        names = [name for name in measured.flagged.columns if not name.startswith("_")]
         rows = measured.flagged.where(_flag(check)).select(*map(column, [*names, EVENTS]))
         return [row.asDict(recursive=True) for row in rows.limit(most).collect()]
 
@@ -181,7 +181,7 @@ class WindowRules:
             again = again & F.coalesce(known, F.lit(False))
         elif isinstance(window, JoinWindow):
             again = again & self._pair_again()
-        elif self._told_by_id:
+        elif self._identified:
             again = again & (F.col(_ID_BEFORE) == F.col("session_id"))
         if isinstance(window, SessionWindow) and not by_place(window):
             bad = bad | _beyond_limits(window, start, end)
@@ -273,8 +273,8 @@ class Look:
         total = F.count(F.lit(1)), F.sum(EVENTS), F.sum(self.rules.kind.held)
         if self.beside is None:
             return _counts(table, self.flagged, checks, *total)
-        alone = [each for each in checks if each not in (_UNIQUE, _GAP)]
-        paired = [each for each in checks if each in (_UNIQUE, _GAP)]
+        alone = [check for check in checks if check not in (_UNIQUE, _GAP)]
+        paired = [check for check in checks if check in (_UNIQUE, _GAP)]
         none = [F.lit(0).cast("bigint")] * len(total)
         # If nothing asks for the row before, Spark sorts nothing.
         return _counts(table, self.flagged, alone, *total).unionByName(
@@ -286,12 +286,12 @@ def measure(tables: Mapping[str, Look]) -> dict[str, Measured]:
     """Measures the rows of several tables at once."""
     if not tables:
         return {}
-    found = reduce(
+    totals = reduce(
         DataFrame.unionByName, [look.counts(name) for name, look in tables.items()]
     ).collect()
     measured = {}
     for name, look in tables.items():
-        own = [row for row in found if row["table"] == name]
+        own = [row for row in totals if row["table"] == name]
         broken = dict.fromkeys(look.rules.checks(), 0)
         dates: dict[dt.date, Counts] = {}
         for row in own:
@@ -311,7 +311,7 @@ def _counts(
     events: Column,
     held: Column,
 ) -> DataFrame:
-    broken = [(F.lit(each), F.count_if(_flag(each))) for each in checks]
+    broken = [(F.lit(check), F.count_if(_flag(check))) for check in checks]
     return flagged.groupBy("date").agg(
         F.lit(table).alias("table"),
         rows.alias("rows"),

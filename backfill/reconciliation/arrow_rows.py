@@ -40,11 +40,11 @@ def by_key(table: pa.Table, keys: Sequence[str]) -> dict[Key, list[Values]]:
         if pa.types.is_nested(field.type) or pa.types.is_timestamp(field.type):
             for row in rows:
                 row[field.name] = comparable(row[field.name], field.type)
-    found: dict[Key, list[Values]] = {}
+    groups: dict[Key, list[Values]] = {}
     for row in rows:
-        key = tuple(_itself(row.pop(each)) for each in keys)
-        found.setdefault(key, []).append(row)
-    return found
+        key = tuple(_itself(row.pop(name)) for name in keys)
+        groups.setdefault(key, []).append(row)
+    return groups
 
 
 def windows_of(rows: Sequence[Values]) -> list[Row]:
@@ -105,10 +105,10 @@ def comparable(value: Any, type: pa.DataType) -> Any:
     if not pa.types.is_nested(type):
         return value
     if pa.types.is_struct(type):
-        return tuple(comparable(value[each.name], each.type) for each in type)
+        return tuple(comparable(value[field.name], field.type) for field in type)
     if pa.types.is_map(type):
-        return {key: comparable(each, type.item_type) for key, each in value}
-    return [comparable(each, type.value_type) for each in value]
+        return {key: comparable(item, type.item_type) for key, item in value}
+    return [comparable(element, type.value_type) for element in value]
 
 
 def _itself(value: Any) -> Any:

@@ -65,7 +65,7 @@ def read_checkpoint(path: str) -> Batches:
                 header, *sources = _lines(log)
                 assert header is not None
                 watermarks[int(log.name)] = int(header["batchWatermarkMs"]) * 1_000
-                offsets = [None if each is None else int(each["logOffset"]) for each in sources]
+                offsets = [None if line is None else int(line["logOffset"]) for line in sources]
                 reached.append((int(log.name), offsets))
         for source in (folder / "sources").iterdir():
             # A source that has not read anything yet has no offset.

@@ -12,21 +12,21 @@ from backfill.reconciliation.result import Reconciled
 from backfill.spec import JobSpec
 
 
-def check_reconciled(spec: JobSpec, found: Reconciled, run_id: str) -> tuple[Outcome, ...]:
+def check_reconciled(spec: JobSpec, reconciled: Reconciled, run_id: str) -> tuple[Outcome, ...]:
     """Checks what a reconciliation found, and stores the outcome.
 
     Args:
         spec: the job; its own expectations see a row for each difference, with the columns of the
             key, `status`, `cause` (the first), `proved`, `batch` and `stream` (numbers of windows).
-        found: the reconciliation.
+        reconciled: the reconciliation.
         run_id: the run under which the outcome is stored.
     """
-    every = found.matched + len(found.differences)
+    every = reconciled.matched + len(reconciled.differences)
     metrics = {
-        "match_rate": found.matched / every if every else 1.0,
-        "unexplained": float(found.unexplained),
+        "match_rate": reconciled.matched / every if every else 1.0,
+        "unexplained": float(reconciled.unexplained),
     }
-    builtin = [as_check(each) for each in spec.checks.about([RECONCILIATION]).values()]
+    builtin = [as_check(check) for check in spec.checks.about([RECONCILIATION]).values()]
     own = spec.checks.own.get(RECONCILIATION, ())
     names = [*spec.key, "status", "cause", "proved", "batch", "stream"]
     # Built only if an expectation reads it: there can be a million rows.
@@ -34,16 +34,16 @@ def check_reconciled(spec: JobSpec, found: Reconciled, run_id: str) -> tuple[Out
     if own:
         rows = (
             (
-                *each.key,
-                each.difference.status,
-                each.explanation.causes[0],
-                each.explanation.proved,
-                len(each.difference.batch),
-                len(each.difference.stream),
+                *explained.key,
+                explained.difference.status,
+                explained.explanation.causes[0],
+                explained.explanation.proved,
+                len(explained.difference.batch),
+                len(explained.difference.stream),
             )
-            for each in found.differences
+            for explained in reconciled.differences
         )
         frame = pd.DataFrame(rows, columns=names)
     validations = judged(RECONCILIATION, run_id, builtin, metrics, own, frame, spec.key)
     keep(spec.tables, run_id, validations)
-    return tuple(one for each in validations for one in each.outcomes)
+    return tuple(one for validation in validations for one in validation.outcomes)

@@ -53,7 +53,7 @@ def with_clock(
     # Events without a key, or before the epoch, do not reach an operator that drops them.
     keyed: Column = F.lit(True)
     if keys and streaming.null_key == "drop":
-        keyed = F.coalesce(*(F.col(each).cast("string") for each in keys)).isNotNull()
+        keyed = F.coalesce(*(F.col(name).cast("string") for name in keys)).isNotNull()
     if not engine.before_epoch:
         keyed &= F.col(TIME) >= 0
     marked = streaming.clock == "watermark"

@@ -103,7 +103,7 @@ class Sides:
             SetupError: the runtime can't tell values of such a type apart.
         """
         for name, type in self.values.items():
-            if not _told_apart(type):
+            if not _distinguishable(type):
                 what = f"tables with values of type {type.simpleString()} are compared"
                 needs_spark(self.batch, what, field=name)
         # Each side by itself: Spark would write out each row of a union before summing it.
@@ -111,19 +111,19 @@ class Sides:
             self._summed(rows.withColumn(_BUCKET, _leading(_BUCKET_BITS)), _BUCKET, POWERS)
             for rows in map(self._keyed, self._marked())
         )
-        found = ours.unionAll(theirs).toArrow()
-        places = found[_BUCKET].to_numpy()
+        table = ours.unionAll(theirs).toArrow()
+        places = table[_BUCKET].to_numpy()
 
         def of_buckets(name: str, add: np.ufunc = np.add) -> npt.NDArray[np.int64]:
             sums = np.zeros(1 << _BUCKET_BITS, np.int64)
-            add.at(sums, places, found[name].to_numpy())
+            add.at(sums, places, table[name].to_numpy())
             return sums
 
         batch, stream, *sums = (of_buckets(name) for name in (_BATCH, _STREAM, *_SUMS))
         xor, more = of_buckets(_XOR, np.bitwise_xor), stream - batch
         off = np.flatnonzero((more != 0) | (xor != 0) | (sums[0] != 0))
         left = zip(xor[off].tolist(), more[off].tolist(), strict=True)
-        known = weights([each[off] for each in sums], _WEIGHT_BITS)
+        known = weights([total[off] for total in sums], _WEIGHT_BITS)
         return Totals(
             int(batch.sum()),
             int(stream.sum()),
@@ -139,13 +139,13 @@ class Sides:
             held: keeps a frame's rows.
         """
         if not totals.off:
-            return self._found(self.both().where(F.lit(False)), 0)
-        found, missed = self._looked(totals, (), held)
+            return self._differing(self.both().where(F.lit(False)), 0)
+        differences, missed = self._looked(totals, (), held)
         if missed:
             # What a key leaves in its bucket's sums may be 0 by chance, so that its weight is not
             # seen.
-            found, _ = self._looked(totals, missed, held)
-        return found
+            differences, _ = self._looked(totals, missed, held)
+        return differences
 
     def _looked(
         self, totals: Totals, whole: Collection[int], held: Callable[[DataFrame], DataFrame]
@@ -157,15 +157,15 @@ class Sides:
         left = off.groupBy(_leading(_BUCKET_BITS)).agg(
             F.count(F.lit(1)), F.bit_xor(_XOR), F.sum(_MORE)
         )
-        buckets, keys, xor, more = (each.to_pylist() for each in left.toArrow())
-        found = dict(zip(buckets, zip(xor, more, strict=True), strict=True))
+        buckets, keys, xor, more = (array.to_pylist() for array in left.toArrow())
+        remainders = dict(zip(buckets, zip(xor, more, strict=True), strict=True))
         # A table has no window twice. So whatever differs leaves something of the hashes, or the
         # stream has more windows: no difference leaves nothing of both.
-        missed = {each for each, due in totals.off.items() if found.get(each) != due}
+        missed = {bucket for bucket, due in totals.off.items() if remainders.get(bucket) != due}
         windows = near.join(off.select(_KEY), _KEY, "left_semi").drop(_KEY)
-        return self._found(windows, sum(keys)), missed
+        return self._differing(windows, sum(keys)), missed
 
-    def _found(self, windows: DataFrame, keys: int) -> Found:
+    def _differing(self, windows: DataFrame, keys: int) -> Found:
         return Found(windows, keys, windows.select(*self.keys).distinct())
 
     def _near(self, totals: Totals, whole: Collection[int]) -> DataFrame:
@@ -199,7 +199,7 @@ class Sides:
     def _keyed(self, rows: DataFrame) -> DataFrame:
         types = {field.name: field.dataType for field in rows.schema.fields}
         key = F.xxhash64(
-            F.lit(0), *_hashed([_flat(F.col(each), types[each]) for each in self.keys])
+            F.lit(0), *_hashed([_flat(F.col(name), types[name]) for name in self.keys])
         )
         return rows.withColumn(_KEY, key)
 
@@ -245,9 +245,9 @@ def _weight() -> Column:
 def _hashed(parts: Sequence[Column]) -> Sequence[Column]:
     """What is hashed, with marks for NULLs, which by themselves leave a hash unchanged."""
     return [
-        each
+        argument
         for place, part in enumerate(parts)
-        for each in (part, F.when(part.isNull(), F.lit(_ABSENT + place)))
+        for argument in (part, F.when(part.isNull(), F.lit(_ABSENT + place)))
     ]
 
 
@@ -256,7 +256,7 @@ def _differs() -> Column:
     return ~alike
 
 
-def _told_apart(type: T.DataType) -> bool:
+def _distinguishable(type: T.DataType) -> bool:
     """Whether JSON tells values of a type apart, even where it loses digits of decimals."""
     if isinstance(type, T.ArrayType):
         return isinstance(type.elementType, T.StringType | T.IntegralType | T.BooleanType)

@@ -26,7 +26,7 @@ def compared(sides: Sides) -> tuple[Totals, Found] | None:
     if table.num_rows > FEW_WINDOWS:
         return None
     streams = table[SIDE].to_pylist()
-    columns = [table[each].to_pylist() for each in sides.keys]
+    columns = [table[name].to_pylist() for name in sides.keys]
     keys = [repr(row) for row in zip(*columns, strict=True)] if columns else ["()"] * len(streams)
     # Rows that are alike as text are alike to the bit. The rest are matched again, key by key.
     rows = [repr(row) for row in table.drop_columns([*sides.keys, SIDE]).to_pylist()]
@@ -43,10 +43,10 @@ def compared(sides: Sides) -> tuple[Totals, Found] | None:
     windows = both
     differing = both.select(*sides.keys).limit(1)
     if not off:
-        windows, differing = (each.where(F.lit(False)) for each in (windows, differing))
+        windows, differing = (frame.where(F.lit(False)) for frame in (windows, differing))
     elif sides.keys:
         differing = both.sparkSession.createDataFrame(own).select(
-            *(F.col(each).cast(types[each]).alias(each) for each in sides.keys)
+            *(F.col(name).cast(types[name]).alias(name) for name in sides.keys)
         )
         windows = of_keys(both, differing, sides.keys, "left_semi")
     totals = Totals(streams.count(False), streams.count(True), {}, {})

@@ -83,45 +83,50 @@ class KeyExplainer:
         numbers, places = self._in_order(rows)
         own_operator = self._marked(rows, places)
         given = {
-            key: events_of(self._told(key), own, self.columns, places[key])
+            key: events_of(self._seen_key(key), own, self.columns, places[key])
             for key, own in rows.items()
         }
         joint = SharedReplay(own_operator, {key: own for key, (own, _) in given.items()})
         ends = {key: own[0].get(END_CLOCK) for key, own in rows.items()}
         count = matched = 0
-        found: list[Explained] = []
+        differences: list[Explained] = []
         for key, both in sides.items():
-            batch = windows_of([each for each in both if not each[SIDE]])
-            stream = windows_of([each for each in both if each[SIDE]])
+            batch = windows_of([row for row in both if not row[SIDE]])
+            stream = windows_of([row for row in both if row[SIDE]])
             count += len(batch)
             operator = replace(
                 self._ended(own_operator, ends.get(key)),
                 end_clock=ends.get(key),
                 among=SharedKey(joint, key) if self.joint else None,
             )
-            clocks = [each.get(LATEST_CLOCK) for each in rows.get(key, ())]
+            clocks = [row.get(LATEST_CLOCK) for row in rows.get(key, ())]
             its_own = given.get(key, ([], {}))
             alike, explained = self._key(key, operator, batch, stream, its_own, clocks)
             matched += alike
             at = dict(zip(places.get(key, ()), rows.get(key, ()), strict=True))
-            found += [replace(e, explanation=with_events(e.explanation, at)) for e in explained]
-        found.sort(key=in_order_of)
-        all_told = members(found, events, numbers) if self.others else None
-        bare = [replace(each, explanation=replace(each.explanation, rows=())) for each in found]
+            differences += [
+                replace(e, explanation=with_events(e.explanation, at)) for e in explained
+            ]
+        differences.sort(key=in_order_of)
+        all_told = members(differences, events, numbers) if self.others else None
+        bare = [
+            replace(difference, explanation=replace(difference.explanation, rows=()))
+            for difference in differences
+        ]
         return Part(count, matched, bare, all_told)
 
     def _in_order(
         self, rows: Mapping[Key, Sequence[Values]]
     ) -> tuple[dict[Key, list[int]], dict[Key, Sequence[int]]]:
         """For each key: row numbers (if joint, of all keys) by arrival / 2, and its arrivals."""
-        numbers = {key: [each[NUMBER] for each in own] for key, own in rows.items()}
+        numbers = {key: [row[NUMBER] for row in own] for key, own in rows.items()}
         if not self.joint:
             return numbers, {key: range(0, 2 * len(own), 2) for key, own in rows.items()}
-        together = in_order([each for own in rows.values() for each in own])
-        every = [each[NUMBER] for each in together]
+        together = in_order([row for own in rows.values() for row in own])
+        every = [row[NUMBER] for row in together]
         at = {number: 2 * place for place, number in enumerate(every)}
         return dict.fromkeys(rows, every), {
-            key: [at[each] for each in own] for key, own in numbers.items()
+            key: [at[number] for number in own] for key, own in numbers.items()
         }
 
     def _marked(
@@ -136,8 +141,8 @@ class KeyExplainer:
             pairs = sorted(
                 (
                     (place, row)
-                    for key, each in rows.items()
-                    for place, row in zip(places[key], each, strict=True)
+                    for key, events in rows.items()
+                    for place, row in zip(places[key], events, strict=True)
                 ),
                 key=itemgetter(0),
             )
@@ -154,17 +159,17 @@ class KeyExplainer:
 
     def _complete(self, operator: Operator, stream: Sequence[Row]) -> int | None:
         """The end up to which windows were surely complete; None: all were written."""
-        flushed = any(each.flushes for each in operator.engine.streaming.values())
+        flushed = any(interface.flushes for interface in operator.engine.streaming.values())
         drained = flushed and operator.settings.get("drained", True)
         if drained or not self.waits or interchangeable(operator.window):
             return None
         if self.last is not None:
             return self.last
-        return max((each.end for each in stream), default=BEGINNING)
+        return max((row.end for row in stream), default=BEGINNING)
 
-    def _told(self, key: Key) -> Key | None:
+    def _seen_key(self, key: Key) -> Key | None:
         """The key as the operator sees it."""
-        null = bool(key) and all(each is None for each in key)
+        null = bool(key) and all(value is None for value in key)
         return None if null and self.operator.drops_null_keys else key
 
     def _key(
@@ -191,7 +196,7 @@ class KeyExplainer:
                 operator.back_us if single else 0,
             )
 
-        doubles = doubles_of([each for each in events if each.arrival not in copies])
+        doubles = doubles_of([event for event in events if event.arrival not in copies])
         if single:
             batch, stream = numbered_again(batch, known), numbered_again(stream, known)
         matched, differences = match(
@@ -206,10 +211,10 @@ class KeyExplainer:
             stream=[only(row, known) for row in stream],
             differences=[
                 Difference(
-                    tuple(only(row, known) for row in each.batch),
-                    tuple(only(row, known) for row in each.stream),
+                    tuple(only(row, known) for row in difference.batch),
+                    tuple(only(row, known) for row in difference.stream),
                 )
-                for each in differences
+                for difference in differences
             ],
             # The operator may have counted copies, and added them up.
             doubles=doubles_of(events) if copies else doubles,
@@ -218,15 +223,15 @@ class KeyExplainer:
             batch=self.batch,
             complete=self._complete(operator, stream),
         )
-        found = explain(case)
+        explanations = explain(case)
         if single:
             differences = [
-                Difference(at_their_time(each.batch), at_their_time(each.stream))
-                for each in differences
+                Difference(at_their_time(difference.batch), at_their_time(difference.stream))
+                for difference in differences
             ]
         return matched, [
-            Explained(key, difference, each)
-            for difference, each in zip(differences, found, strict=True)
+            Explained(key, difference, explanation)
+            for difference, explanation in zip(differences, explanations, strict=True)
         ]
 
 
@@ -251,11 +256,11 @@ def _hangs_on_order(
         clocks: the latest clock that each can have met; None where it is unknown.
     """
     pairs = list(zip(events, clocks, strict=True))
-    if all(clock is None or clock == each.clock for each, clock in pairs):
+    if all(clock is None or clock == event.clock for event, clock in pairs):
         return False
-    later = [replace(each, clock=clock) for each, clock in pairs]
+    later = [replace(event, clock=clock) for event, clock in pairs]
     early, late = (
-        [(row.bounds, row.written) for row in operator.written(operator.replay(each))]
-        for each in (events, later)
+        [(row.bounds, row.written) for row in operator.written(operator.replay(variant))]
+        for variant in (events, later)
     )
     return early != late

@@ -47,7 +47,7 @@ def by_arrival(
     for row, arrival in zip(rows, arrivals, strict=True):
         offsets.setdefault(str(row[PARTITION]), []).append(row[PLACE])
         places.setdefault(str(row[PARTITION]), []).append(arrival)
-    found = dict(settings)
+    new_settings = dict(settings)
     for name in PLACES:
         if names_places(settings, name):
             marks = []
@@ -55,5 +55,5 @@ def by_arrival(
                 at = nearest(name, offsets.get(str(partition), []), offset)
                 if at is not None:
                     marks.append(places[str(partition)][at])
-            found[name] = tuple(marks)
-    return found
+            new_settings[name] = tuple(marks)
+    return new_settings

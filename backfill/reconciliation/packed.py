@@ -50,11 +50,11 @@ class Packed(Sequence[Explained]):
         kinds: how many there are of each kind; counting them again would unpack all.
     """
 
-    def __init__(self, found: Iterable[Explained]) -> None:
+    def __init__(self, differences: Iterable[Explained]) -> None:
         self._blocks: list[bytes] = []
         self._count = 0
         self.kinds: Counter[Kind] = Counter()
-        rest = iter(found)
+        rest = iter(differences)
         while block := list(islice(rest, _BLOCK)):
             # The fastest level: a better one saves a tenth, and takes twice as long.
             self._blocks.append(zlib.compress(pickle.dumps(block), 1))
@@ -76,18 +76,18 @@ class Packed(Sequence[Explained]):
         if isinstance(places, int):
             return _unpacked(self._blocks[places // _BLOCK])[places % _BLOCK]
         blocks = {place // _BLOCK for place in places}
-        known = {each: _unpacked(self._blocks[each]) for each in blocks}
+        known = {block: _unpacked(self._blocks[block]) for block in blocks}
         return [known[place // _BLOCK][place % _BLOCK] for place in places]
 
 
-def kind(each: Explained) -> Kind:
+def kind(difference: Explained) -> Kind:
     """The kind of a difference."""
-    return each.explanation.causes, each.explanation.proved
+    return difference.explanation.causes, difference.explanation.proved
 
 
-def in_order_of(each: Explained) -> str:
+def in_order_of(difference: Explained) -> str:
     """The sort key of a difference."""
-    return repr(each.key)
+    return repr(difference.key)
 
 
 def merged(runs: Sequence[Sequence[Explained]]) -> Sequence[Explained]:
@@ -100,5 +100,5 @@ def merged(runs: Sequence[Sequence[Explained]]) -> Sequence[Explained]:
 
 
 def _unpacked(block: bytes) -> list[Explained]:
-    found: list[Explained] = pickle.loads(zlib.decompress(block))
-    return found
+    differences: list[Explained] = pickle.loads(zlib.decompress(block))
+    return differences

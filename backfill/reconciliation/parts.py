@@ -42,15 +42,15 @@ def in_parts(keyed: KeyExplainer, windows: DataFrame, events: DataFrame, parts: 
     """
 
     def explained(ours: pa.Table, theirs: pa.Table) -> pa.Table:
-        found = keyed.explained(
-            *(pa.Table.from_struct_array(each[_ROW]) for each in (ours, theirs))
+        part = keyed.explained(
+            *(pa.Table.from_struct_array(table[_ROW]) for table in (ours, theirs))
         )
-        packed = pickle.dumps(replace(found, explained=Packed(found.explained)))
+        packed = pickle.dumps(replace(part, explained=Packed(part.explained)))
         return pa.table({_FOUND: pa.array([packed], pa.binary())})
 
     types = {field.name: field.dataType for field in windows.schema.fields}
-    typed = events.withColumns({each: F.col(each).cast(types[each]) for each in keyed.keys})
-    sides = [_placed(each, keyed.keys, parts).groupBy(_PART) for each in (windows, typed)]
+    typed = events.withColumns({name: F.col(name).cast(types[name]) for name in keyed.keys})
+    sides = [_placed(frame, keyed.keys, parts).groupBy(_PART) for frame in (windows, typed)]
     grouped = sides[0].cogroup(sides[1]).applyInArrow(explained, f"{_FOUND} binary")
     try:
         return [pickle.loads(row[_FOUND]) for row in grouped.collect()]
@@ -66,7 +66,7 @@ def in_parts(keyed: KeyExplainer, windows: DataFrame, events: DataFrame, parts: 
 def _placed(rows: DataFrame, keys: Sequence[str], parts: int) -> DataFrame:
     types = {field.name: field.dataType for field in rows.schema.fields}
     # Hashes of 0.0 and -0.0 differ, but as keys they are equal.
-    hashed = [positive_zero(F.col(each), types[each]) for each in keys]
+    hashed = [positive_zero(F.col(name), types[name]) for name in keys]
     part = F.pmod(F.xxhash64(*hashed), F.lit(parts)) if keys else F.lit(0).cast("bigint")
     # In one column, because Sail 0.7.2 fails if a column of a grouped side has a NULL.
     row = F.struct(*map(column, rows.columns))

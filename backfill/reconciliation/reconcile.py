@@ -86,18 +86,20 @@ def compare_with(
         context.spark,
         given.options,
         window,
-        key=KeyColumns(spec.key, tuple(types[each] for each in spec.key)),
-        aggregates={each: types[each] for each in definition.aggregates},
+        key=KeyColumns(spec.key, tuple(types[key] for key in spec.key)),
+        aggregates={
+            aggregate_name: types[aggregate_name] for aggregate_name in definition.aggregates
+        },
         engine=spec.engine,
         zone=spec.timezone,
         merged_by={
-            each: None if aggregate.kept else aggregate.running
-            for each, aggregate in definition.aggregates.items()
+            aggregate_name: None if aggregate.kept else aggregate.running
+            for aggregate_name, aggregate in definition.aggregates.items()
         },
     )
     counts = decoded.counts()
     context.progress(f"{counts.rows:,} rows, {counts.windows:,} windows")
-    found = compare(
+    reconciled = compare(
         context,
         name,
         decoded.frame,
@@ -107,7 +109,7 @@ def compare_with(
         sample=sample,
         few=counts.windows <= few_windows.FEW_WINDOWS,
     )
-    return replace(found, undecoded=counts.undecoded)
+    return replace(reconciled, undecoded=counts.undecoded)
 
 
 def compare(
@@ -155,7 +157,9 @@ class _Reconciling:
         self.stack = ExitStack()
         self.fields, self.columns = fields_of(self.definition.aggregates)
         self.others = {
-            name: each for name, each in self.definition.aggregates.items() if each.python is None
+            name: aggregate
+            for name, aggregate in self.definition.aggregates.items()
+            if aggregate.python is None
         }
         # One of the job file's settings is for joins alone.
         self.settings = {
@@ -198,7 +202,7 @@ class _Reconciling:
         """Runs the comparison."""
         sides = self._sides(stream, sample)
         parts: list[Part] = []
-        found: Sequence[Explained] = []
+        differences: Sequence[Explained] = []
         ordered = True
         with self.stack:
             by_driver = few_windows.compared(sides) if few else None
@@ -216,17 +220,17 @@ class _Reconciling:
                 received = self._received()
                 last = self._last(stream) if self.shows_its_end or self.waits else None
                 parts, ordered = self._parts(sides, off, received, last)
-                bound = {name: received.bound[each] for name, each in self.others.items()}
-                found = recounted(self.context.spark, parts, bound)
-        alike = totals.batch + sum(each.matched - each.windows for each in parts)
-        return Reconciled(self.name, alike, found, totals.batch, totals.stream, ordered)
+                bound = {name: received.bound[aggregate] for name, aggregate in self.others.items()}
+                differences = recounted(self.context.spark, parts, bound)
+        alike = totals.batch + sum(part.matched - part.windows for part in parts)
+        return Reconciled(self.name, alike, differences, totals.batch, totals.stream, ordered)
 
     def _check_places(self) -> None:
         columns = self.spec.arrival or self.context.source.arrival
         fields = self.context.source.frame.schema.fields
         if not self.partitioned:
             problem = "the events have none"
-        elif columns[-1] in {each.name for each in fields if not is_whole(each.dataType)}:
+        elif columns[-1] in {field.name for field in fields if not is_whole(field.dataType)}:
             problem = f"{columns[-1]} is not a whole number"
         else:
             return
@@ -252,12 +256,12 @@ class _Reconciling:
             )
 
     def _told_by(self, checkpoint: str) -> Batches | None:
-        found = read_checkpoint(checkpoint)
-        if not found.first:
-            return found
+        batches = read_checkpoint(checkpoint)
+        if not batches.first:
+            return batches
         # The watermarks by which these batches judged lateness are unknown.
         self.progress(
-            f"{checkpoint}: Spark has dropped its logs of the batches before {found.first}, so "
+            f"{checkpoint}: Spark has dropped its logs of the batches before {batches.first}, so "
             "causes that depend on the order of arrival are possible, not proved"
         )
         return None
@@ -276,14 +280,14 @@ class _Reconciling:
             *(column(own).alias(inner) for own, inner in zip(self.spec.key, keys, strict=True)),
             floored(start, tick).alias(START),
             floored(end, tick).alias(END),
-            *(column(each) for each in names),
+            *(column(name) for name in names),
         )
         values = {f.name: f.dataType for f in batch.schema.fields if f.name in names}
         theirs = stream.select(*batch.columns)
         if interchangeable(self.window):
-            batch, theirs = (numbered(each, keys, names) for each in (batch, theirs))
+            batch, theirs = (numbered(frame, keys, names) for frame in (batch, theirs))
         if sample is not None:
-            batch, theirs = (sampled(each, keys, sample) for each in (batch, theirs))
+            batch, theirs = (sampled(frame, keys, sample) for frame in (batch, theirs))
         return Sides(batch, theirs, keys, values)
 
     def _last(self, stream: DataFrame) -> int:

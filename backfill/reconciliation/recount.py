@@ -42,21 +42,21 @@ Recounted = Mapping[tuple[int, ...], Values]
 
 
 def members(
-    found: Iterable[Explained], events: pa.Table, numbers: Mapping[Any, Sequence[int]]
+    differences: Iterable[Explained], events: pa.Table, numbers: Mapping[Any, Sequence[int]]
 ) -> pa.Table:
     """The events of every window that the stream holds about an explained difference.
 
     Args:
-        found: the differences.
+        differences: the differences.
         events: rows.
         numbers: for each key, the numbers of its rows in order of arrival.
     """
     taken: list[int] = []
     places: list[tuple[int, int]] = []
-    for place, each in enumerate(found):
-        made = {row.bounds: row for row in each.explanation.rows}
-        own = numbers.get(each.key, ())
-        for window, row in enumerate(each.difference.stream):
+    for place, explained in enumerate(differences):
+        made = {row.bounds: row for row in explained.explanation.rows}
+        own = numbers.get(explained.key, ())
+        for window, row in enumerate(explained.difference.stream):
             if row.bounds in made:
                 # Arrivals are even; that of a made-up copy is one more than the event's.
                 inside = [own[arrival // 2] for arrival in made[row.bounds].written]
@@ -79,21 +79,21 @@ def recounted(
         bound: the aggregates, by name.
     """
     if not bound:
-        return merged([each.explained for each in parts])
-    return merged([Packed(_recounted(spark, each, bound)) for each in _batches(parts)])
+        return merged([part.explained for part in parts])
+    return merged([Packed(_recounted(spark, batch, bound)) for batch in _batches(parts)])
 
 
 def _batches(parts: Sequence[Part]) -> Iterable[Sequence[Part]]:
     """Groups parts that Spark aggregates in one job: a job takes a second, and rows take memory."""
     batch: list[Part] = []
     rows = 0
-    for each in parts:
-        own = len(each.explained)
-        own += 0 if each.members is None else each.members.num_rows
+    for part in parts:
+        own = len(part.explained)
+        own += 0 if part.members is None else part.members.num_rows
         if batch and rows + own > _TOGETHER:
             yield batch
             batch, rows = [], 0
-        batch.append(each)
+        batch.append(part)
         rows += own
     yield batch
 
@@ -101,19 +101,19 @@ def _batches(parts: Sequence[Part]) -> Iterable[Sequence[Part]]:
 def _recounted(
     spark: SparkSession, parts: Sequence[Part], bound: Mapping[str, Bound]
 ) -> list[Explained]:
-    found: list[Explained] = []
+    differences: list[Explained] = []
     tables = []
-    for each in parts:
-        if each.members is not None:
-            at = each.members.schema.get_field_index(DIFFERENCE)
-            moved = pc.add(each.members[DIFFERENCE], len(found))
-            tables.append(each.members.set_column(at, DIFFERENCE, moved))
-        found += each.explained
+    for part in parts:
+        if part.members is not None:
+            at = part.members.schema.get_field_index(DIFFERENCE)
+            moved = pc.add(part.members[DIFFERENCE], len(differences))
+            tables.append(part.members.set_column(at, DIFFERENCE, moved))
+        differences += part.explained
     values = _values(spark, pa.concat_tables(tables), bound)
-    sketches = any(isinstance(each.aggregate, ApproximateQuantile) for each in bound.values())
+    sketches = any(isinstance(binding.aggregate, ApproximateQuantile) for binding in bound.values())
     admitted = [
-        replace(each, explanation=_admitted(place, each, values, list(bound), sketches))
-        for place, each in enumerate(found)
+        replace(difference, explanation=_admitted(place, difference, values, list(bound), sketches))
+        for place, difference in enumerate(differences)
     ]
     return sorted(admitted, key=in_order_of)
 
@@ -122,25 +122,25 @@ def _values(spark: SparkSession, rows: pa.Table, bound: Mapping[str, Bound]) -> 
     if not rows.num_rows:
         return {}
     own = dict.fromkeys(bound.values())
-    partial = [state for each in own for state in each.partial()]
-    merged = [state for each in own for state in each.merge()]
+    partial = [state for aggregate in own for state in aggregate.partial()]
+    merged = [state for aggregate in own for state in aggregate.merge()]
     # States of each instant are merged in order of time, as a batch merges those of its slices.
     slices = spark.createDataFrame(rows).groupBy(*_PLACE, TIME)
     counted = slices.agg(F.min(TIME).alias(FIRST), F.count(F.lit(1)).alias(EVENTS), *partial)
     windows = counted.groupBy(*_PLACE).agg(F.sum(EVENTS).alias(EVENTS), *merged)
-    values = windows.select(*_PLACE, *(each.finish(name) for name, each in bound.items()))
+    values = windows.select(*_PLACE, *(aggregate.finish(name) for name, aggregate in bound.items()))
     return {place: only for place, (only,) in by_key(values.toArrow(), _PLACE).items()}
 
 
 def _admitted(
-    place: int, found: Explained, values: Recounted, names: Sequence[str], sketches: bool
+    place: int, explained: Explained, values: Recounted, names: Sequence[str], sketches: bool
 ) -> Explanation:
     """The explanation, if it holds for these aggregates too."""
-    cause = found.explanation
+    cause = explained.explanation
     if cause.causes[0] == UNEXPLAINED:
         return cause
     wrong = []
-    for window, row in enumerate(found.difference.stream):
+    for window, row in enumerate(explained.difference.stream):
         made = values.get((place, window))
         if made is None:
             return Explanation((UNEXPLAINED,), False, {"not_replayed": sorted(names)})
@@ -161,7 +161,7 @@ def _admitted(
             ):
                 of = sorted({name for _, _, differ in wrong for name in differ})
                 evidence = {**cause.evidence, "digits": digits, "how": how, "of": of}
-                others = [each for each in cause.causes if each != "missing_in_batch"]
+                others = [name for name in cause.causes if name != "missing_in_batch"]
                 return Explanation((*others, "rounded"), cause.proved, evidence)
     recount = [{name: made[name] for name in differ} for _, made, differ in wrong]
     return Explanation((UNEXPLAINED,), False, {"recounted": recount})

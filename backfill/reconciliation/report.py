@@ -23,7 +23,7 @@ _WIDEST = 300
 
 def write_report(
     path: Path,
-    found: Reconciled,
+    reconciled: Reconciled,
     *,
     job: str,
     now: dt.datetime,
@@ -34,7 +34,7 @@ def write_report(
 
     Args:
         path: the file to write.
-        found: what was found.
+        reconciled: what was found.
         job: the job file's name.
         now: when it was found.
         time: µs as text.
@@ -46,32 +46,32 @@ def write_report(
         autoescape=True,
         undefined=StrictUndefined,
     )
-    causes = _causes(found)
-    colors = {each["name"]: each["color"] for each in causes}
-    differing = len(found.differences)
-    total = found.matched + differing
+    causes = _causes(reconciled)
+    colors = {cause["name"]: cause["color"] for cause in causes}
+    differing = len(reconciled.differences)
+    total = reconciled.matched + differing
     page = environment.get_template("report.html.j2").render(
-        window=found.window,
+        window=reconciled.window,
         of=of,
         job=job,
         made=f"{now:%Y-%m-%d %H:%M} UTC",
-        ordered=found.ordered,
-        matched=found.matched,
+        ordered=reconciled.ordered,
+        matched=reconciled.matched,
         differing=differing,
-        rate=found.matched / total if total else 1.0,
-        possible=found.possible,
-        unexplained=found.unexplained,
+        rate=reconciled.matched / total if total else 1.0,
+        possible=reconciled.possible,
+        unexplained=reconciled.unexplained,
         causes=causes,
-        keys=_keys(found),
-        rows=[_row(each, time) for each in found.differences[:_ROWS]],
+        keys=_keys(reconciled),
+        rows=[_row(difference, time) for difference in reconciled.differences[:_ROWS]],
         shown=min(differing, _ROWS),
-        **_over_time(found, colors, time),
+        **_over_time(reconciled, colors, time),
     )
     path.write_text(page, encoding="utf-8", errors="backslashreplace")
 
 
-def _causes(found: Reconciled) -> list[dict[str, Any]]:
-    most = max(found.causes.values(), default=1)
+def _causes(reconciled: Reconciled) -> list[dict[str, Any]]:
+    most = max(reconciled.causes.values(), default=1)
     return [
         {
             "name": name,
@@ -80,15 +80,18 @@ def _causes(found: Reconciled) -> list[dict[str, Any]]:
             "color": CAUSES[name].color,
             "since": CAUSES[name].since,
         }
-        for name, rows in found.causes.items()
+        for name, rows in reconciled.causes.items()
     ]
 
 
 def _over_time(
-    found: Reconciled, colors: Mapping[str, str], time: Callable[[int], str]
+    reconciled: Reconciled, colors: Mapping[str, str], time: Callable[[int], str]
 ) -> dict[str, Any]:
     """Bars of equal spans of time, the causes on top of each other."""
-    starts = [(each.difference.hull[0], each.explanation.causes[0]) for each in found.differences]
+    starts = [
+        (explained.difference.hull[0], explained.explanation.causes[0])
+        for explained in reconciled.differences
+    ]
     if not starts:
         return {"bars": [], "first": "", "last": "", "tallest": 0}
     low, high = min(starts)[0], max(starts)[0]
@@ -120,17 +123,17 @@ def _over_time(
     return {"bars": bars, "first": time(low), "last": time(high), "tallest": tallest}
 
 
-def _keys(found: Reconciled) -> list[dict[str, Any]]:
+def _keys(reconciled: Reconciled) -> list[dict[str, Any]]:
     # By their text, because NaN does not equal itself.
-    counts = Counter(repr(each.key) for each in found.differences)
+    counts = Counter(repr(difference.key) for difference in reconciled.differences)
     most = dict(counts.most_common(_KEYS))
     keys: dict[str, tuple[Any, ...]] = {}
-    causes: dict[str, Counter[str]] = {each: Counter() for each in most}
-    for each in found.differences:
-        key = repr(each.key)
+    causes: dict[str, Counter[str]] = {text: Counter() for text in most}
+    for difference in reconciled.differences:
+        key = repr(difference.key)
         if key in most:
-            keys[key] = each.key
-            causes[key][each.explanation.causes[0]] += 1
+            keys[key] = difference.key
+            causes[key][difference.explanation.causes[0]] += 1
     return [
         {
             "key": _text(keys[key]),
@@ -141,7 +144,7 @@ def _keys(found: Reconciled) -> list[dict[str, Any]]:
     ]
 
 
-def _row(each: Explained, time: Callable[[int], str]) -> dict[str, Any]:
+def _row(explained: Explained, time: Callable[[int], str]) -> dict[str, Any]:
     def described(rows: Sequence[Row]) -> list[str]:
         return [
             f"{time(row.start)} to {time(row.end)}: "
@@ -150,13 +153,13 @@ def _row(each: Explained, time: Callable[[int], str]) -> dict[str, Any]:
         ]
 
     return {
-        "key": _text(each.key),
-        "batch": described(each.difference.batch),
-        "stream": described(each.difference.stream),
-        "status": each.difference.status,
-        "cause": ", ".join(each.explanation.causes),
-        "proved": each.explanation.proved,
-        "evidence": _text(json.dumps(each.explanation.evidence, default=str)),
+        "key": _text(explained.key),
+        "batch": described(explained.difference.batch),
+        "stream": described(explained.difference.stream),
+        "status": explained.difference.status,
+        "cause": ", ".join(explained.explanation.causes),
+        "proved": explained.explanation.proved,
+        "evidence": _text(json.dumps(explained.explanation.evidence, default=str)),
     }
 
 

@@ -92,7 +92,7 @@ class Reconciled:
             JobFileError: there is no such cause.
         """
         check_acceptable(accept)
-        failed = any(each.stops for each in self.checks)
+        failed = any(outcome.stops for outcome in self.checks)
         return (
             not failed
             and not self.undecoded
@@ -108,10 +108,10 @@ class Reconciled:
 
     @staticmethod
     def _firsts(kinds: Mapping[Kind, int]) -> dict[str, int]:
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for (causes, _), count in kinds.items():
-            found[causes[0]] += count
-        return dict(found.most_common())
+            counts[causes[0]] += count
+        return dict(counts.most_common())
 
 
 def _accepted(causes: Sequence[str], proved: bool, accept: Collection[str]) -> bool:

@@ -78,7 +78,7 @@ def _is_number(value: Any) -> bool:
 
 def by_bounds(rows: Iterable[Row]) -> dict[tuple[int, int], list[Row]]:
     """The rows, by their bounds."""
-    found: dict[tuple[int, int], list[Row]] = {}
+    groups: dict[tuple[int, int], list[Row]] = {}
     for row in rows:
-        found.setdefault(row.bounds, []).append(row)
-    return found
+        groups.setdefault(row.bounds, []).append(row)
+    return groups

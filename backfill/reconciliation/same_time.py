@@ -58,11 +58,11 @@ def numbered_again(rows: Iterable[Row], names: Collection[str]) -> list[Row]:
     does.
     """
     seen: Counter[int] = Counter()
-    found = []
-    for row in sorted(rows, key=lambda each: (each.start, _ordered(each, names))):
+    renumbered = []
+    for row in sorted(rows, key=lambda window: (window.start, _ordered(window, names))):
         seen[row.start] += 1
-        found.append(row._replace(end=row.start + seen[row.start]))
-    return found
+        renumbered.append(row._replace(end=row.start + seen[row.start]))
+    return renumbered
 
 
 def _ordered(row: Row, names: Collection[str]) -> str:

@@ -84,8 +84,8 @@ def arrivals_of(
     spec = context.spec
     names = spec.arrival or context.source.arrival
     if checkpoint is not None:
-        found = batch_of(checkpoint)
-        return Arrivals(True, None, F.coalesce(found, F.lit(0)).cast("bigint"), found)
+        batch = batch_of(checkpoint)
+        return Arrivals(True, None, F.coalesce(batch, F.lit(0)).cast("bigint"), batch)
     if not names or (streaming.feed == "batches" and len(names) < 2):
         return Arrivals(False, None, F.col(TIME), None)
     *first, last = names
@@ -106,11 +106,11 @@ def arrivals_of(
 
 def batch_of(checkpoint: Batches) -> Column:
     """The batch that read an event's file; NULL where none did."""
-    found = F.lit(None).cast("bigint")
+    batch = F.lit(None).cast("bigint")
     for number in sorted(set(checkpoint.of_file.values())):
         paths = [path for path, own in checkpoint.of_file.items() if own == number]
-        found = F.when(F.col(SOURCE).isin(paths), F.lit(number)).otherwise(found)
-    return found
+        batch = F.when(F.col(SOURCE).isin(paths), F.lit(number)).otherwise(batch)
+    return batch
 
 
 def received(
@@ -195,7 +195,7 @@ def received(
 def _places(events: DataFrame, *, batched: bool) -> tuple[tuple[int | None, int | None], int]:
     """The smallest PLACE and the largest, and how many events have no known place."""
     needed = [PLACE, PARTITION, *([_BATCH] if batched else [])]
-    unknown = reduce(or_, (F.col(each).isNull() for each in needed))
+    unknown = reduce(or_, (F.col(name).isNull() for name in needed))
     low, high, count = events.agg(F.min(PLACE), F.max(PLACE), F.count_if(unknown)).collect()[0]
     return (low, high), count
 

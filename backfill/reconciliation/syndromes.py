@@ -39,5 +39,5 @@ def weights(sums: Sequence[npt.NDArray[np.int64]], bits: int) -> Sequence[Sequen
         whole = some & (rest == 0) & (other >= 0) & (other < 1 << bits)
         pairs[:, weight] |= whole
         pairs[np.flatnonzero(whole), other[whole]] = True
-    found = np.where(alone.any(axis=1, keepdims=True), alone, pairs)
-    return [np.flatnonzero(each).tolist() for each in found]
+    masks = np.where(alone.any(axis=1, keepdims=True), alone, pairs)
+    return [np.flatnonzero(mask).tolist() for mask in masks]

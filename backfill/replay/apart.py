@@ -99,13 +99,13 @@ class Apart:
         if isinstance(window, SessionWindow) or delays(self.settings):
             return 1
         spans = [*durations_of(window).values()]
-        fixed = [in_zone(each, self.zone) for each in spans]
+        fixed = [in_zone(span, self.zone) for span in spans]
         shift = tick if self.engine.rules.closed == "right" else 0
-        lengths = [each.us for each in fixed if isinstance(each, Fixed)]
+        lengths = [duration.us for duration in fixed if isinstance(duration, Fixed)]
         if len(lengths) < len(fixed):
             return 1
-        found = gcd(*lengths, *map(first_start, spans), shift)
-        return 1 if found % tick else found
+        divisor = gcd(*lengths, *map(first_start, spans), shift)
+        return 1 if divisor % tick else divisor
 
     @property
     def by_wall_clock(self) -> bool:
@@ -120,12 +120,12 @@ class Apart:
         if self.streaming.clock == "processing_time" or not self.by_wall_clock:
             return []
         tick = self.streaming.timer_ticks * self.engine.tick_us
-        found = {
-            each.delay.us + tick
-            for each in delays(self.settings)
-            if not isinstance(each, AfterEventTime)
+        waits = {
+            trigger.delay.us + tick
+            for trigger in delays(self.settings)
+            if not isinstance(trigger, AfterEventTime)
         }
-        return sorted(found)
+        return sorted(waits)
 
     def batches(self, *, marked: bool) -> BatchWatermark:
         """The clock of micro-batches; `marked`: events bring watermarks."""

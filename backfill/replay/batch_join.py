@@ -53,12 +53,12 @@ class BatchJoin:
     def pending(self) -> list[Event]:
         """The events that may become rows of their own."""
         return [
-            each.event
+            held.event
             for left, outer in self._outer.items()
             if outer
             for own in self._state[left].values()
-            for each in own
-            if not each.met
+            for held in own
+            if not held.met
         ]
 
     def batch(self, events: Sequence[tuple[Event, int, bool]]) -> list[Dropped]:
@@ -118,27 +118,27 @@ class BatchJoin:
         for left, outer in self._outer.items():
             until, state = self._until(left), self._state[left]
             for key, own in list(state.items()):
-                gone = [each for each in own if each.time <= until]
+                gone = [held for held in own if held.time <= until]
                 if not gone:
                     continue
-                kept = [each for each in own if each.time > until]
+                kept = [held for held in own if held.time > until]
                 if kept:
                     state[key] = kept
                 else:
                     del state[key]
-                for each in gone if outer else ():
-                    if not each.met:
-                        one, two = (each.event, None) if left else (None, each.event)
-                        self._emit(one, two, each.time)
+                for held in gone if outer else ():
+                    if not held.met:
+                        one, two = (held.event, None) if left else (None, held.event)
+                        self._emit(one, two, held.time)
 
 
 def batches_of(
     events: Iterable[tuple[Event, bool]], numbers: Sequence[int]
 ) -> list[tuple[int, list[tuple[Event, bool]]]]:
     """The events of each batch, by its number."""
-    found: list[tuple[int, list[tuple[Event, bool]]]] = []
-    for each, number in zip(events, numbers, strict=True):
-        if not found or found[-1][0] != number:
-            found.append((number, []))
-        found[-1][1].append(each)
-    return found
+    batches: list[tuple[int, list[tuple[Event, bool]]]] = []
+    for event, number in zip(events, numbers, strict=True):
+        if not batches or batches[-1][0] != number:
+            batches.append((number, []))
+        batches[-1][1].append(event)
+    return batches

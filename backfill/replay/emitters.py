@@ -168,8 +168,8 @@ class OnClose:
     def finish(self) -> None:
         """What has not closed is pending."""
         output = self._output
-        output.pending.extend(output.window(*each) for each in self._waiting.values())
-        output.lost.extend(output.window(*each, state) for each, state in self._missed.items())
+        output.pending.extend(output.window(*window) for window in self._waiting.values())
+        output.lost.extend(output.window(*window, state) for window, state in self._missed.items())
 
     def _forget(self, key: Any, start: int, end: int) -> bool:
         """Forgets the window; returns whether it was still waiting."""
@@ -178,8 +178,8 @@ class OnClose:
         return self._waiting.pop(self._place(key, start, end), None) is not None
 
     def _place(self, key: Any, start: int, end: int) -> tuple[Any, ...]:
-        found = key_bytes(key)
-        return (end, found, start) if self._by_key else (end, start, found)
+        encoded = key_bytes(key)
+        return (end, encoded, start) if self._by_key else (end, start, encoded)
 
 
 class Suppressed:
@@ -247,9 +247,9 @@ class Suppressed:
     def _flush(self, arrival: Any) -> None:
         until = self._now - self._closing.grace
         while self._buffer and self._buffer.keys()[0][0] <= until:
-            _, (each, time, tombstone) = self._buffer.popitem(0)
+            _, (window, time, tombstone) = self._buffer.popitem(0)
             if not tombstone:
-                self._emit(arrival, each, time)
+                self._emit(arrival, window, time)
 
     def _emit(self, arrival: Any, window: Window, stamp: int | None) -> None:
         key, start, end, values, row, events = window

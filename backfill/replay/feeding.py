@@ -30,7 +30,7 @@ class Partitioned(Operator):
     """An instance of an operator for each partition."""
 
     def __init__(self, setup: Setup, kind: type[Operator]) -> None:
-        self._instances = {each: kind(setup) for each in sorted(setup.inputs, key=repr)}
+        self._instances = {partition: kind(setup) for partition in sorted(setup.inputs, key=repr)}
 
     def instance(self, partition: Any) -> Operator:
         """The instance of the partition."""
@@ -38,8 +38,8 @@ class Partitioned(Operator):
 
     def turn(self, clock: int, time: int, arrival: Any) -> None:
         """Sets the clocks of all instances to where they stand when the input ends."""
-        for each in self._instances.values():
-            each.turn(clock, time, arrival)
+        for machine in self._instances.values():
+            machine.turn(clock, time, arrival)
 
     def process(self, event: Event, time: int) -> None:
         """Gives the event to its partition's instance."""
@@ -51,18 +51,18 @@ class Partitioned(Operator):
 
     def commit(self, arrival: Any) -> None:
         """All of them commit."""
-        for each in self._instances.values():
-            each.commit(arrival)
+        for machine in self._instances.values():
+            machine.commit(arrival)
 
     def restart(self) -> None:
         """All of them restart."""
-        for each in self._instances.values():
-            each.restart()
+        for machine in self._instances.values():
+            machine.restart()
 
     def finish(self) -> None:
         """Their inputs have ended."""
-        for each in self._instances.values():
-            each.finish()
+        for machine in self._instances.values():
+            machine.finish()
 
 
 def one_by_one(events: list[Event], setup: Setup, machine: Operator) -> Replayed:
@@ -111,7 +111,7 @@ def one_by_one(events: list[Event], setup: Setup, machine: Operator) -> Replayed
         machine.commit(last)
         emitted[-1] = len(emissions)
     _end(setup, machine)
-    return setup.output.result([each.arrival for each in events], emitted)
+    return setup.output.result([event.arrival for event in events], emitted)
 
 
 def in_batches(events: list[Event], setup: Setup, machine: Operator) -> Replayed:
@@ -149,12 +149,12 @@ def in_batches(events: list[Event], setup: Setup, machine: Operator) -> Replayed
     if more:
         machine.end_batch(None)
     _end(setup, machine)
-    return setup.output.result([each.arrival for each in events], emitted)
+    return setup.output.result([event.arrival for event in events], emitted)
 
 
 def waits_for_wall_clock(settings: Settings) -> bool:
     """Whether a trigger waits for the wall clock."""
-    return any(not isinstance(each, AfterEventTime) for each in delays(settings))
+    return any(not isinstance(trigger, AfterEventTime) for trigger in delays(settings))
 
 
 def _pass(machine: Operator, event: Event, tick: int) -> None:
@@ -224,7 +224,7 @@ def batch_numbers(events: list[Event], size: int | None) -> list[int]:
 def _range(setup: Setup) -> tuple[int, int, str]:
     """The range of times that can be computed with, [low, high) in µs, and its name."""
     window = setup.window
-    if any(isinstance(each, Calendar) for each in durations_of(window).values()):
+    if any(isinstance(duration, Calendar) for duration in durations_of(window).values()):
         # A year away from both ends of Python's calendar, within which the windows' bounds lie.
         return *_YEARS, "the range of a calendar, the years 2 to 9998"
     return -(1 << 63), 1 << 63, "the range of 64 bits"

@@ -68,27 +68,27 @@ class Folding:
         self._counts: list[str] = []
         self._parts: list[tuple[str, Form, str | None, str | None]] = []
         self.keeps = keep_events
-        for name, each in aggregates.items():
-            if not hasattr(each, "python"):
+        for name, aggregate in aggregates.items():
+            if not hasattr(aggregate, "python"):
                 raise AggregateError(
                     "is not an aggregate",
                     field=f"aggregates.{name}",
-                    value=each,
+                    value=aggregate,
                     way_out="Use those of backfill.aggregates, such as count() or sum('amount')",
                 )
-            if each.python is None:
+            if aggregate.python is None:
                 self.keeps = True
                 continue
-            field, where = _field(name, each.expression), _field(name, each.where)
-            if each.python == "count" and field is None and where is None:
+            field, where = _field(name, aggregate.expression), _field(name, aggregate.where)
+            if aggregate.python == "count" and field is None and where is None:
                 self._counts.append(name)
             else:
-                self._parts.append((name, form(each.python), field, where))
+                self._parts.append((name, form(aggregate.python), field, where))
         self._bare = not self._parts and not self.keeps
 
     def empty(self) -> State:
         """A window of no events."""
-        parts = [each.start() for _, each, _, _ in self._parts]
+        parts = [how.start() for _, how, _, _ in self._parts]
         return State(0, NEVER, parts, [] if self.keeps else None)
 
     def single(self, event: Event, time: int) -> State:

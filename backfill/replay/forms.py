@@ -81,9 +81,9 @@ def _rank(value: Any) -> Any:
     if value is None:
         return (0,)
     if isinstance(value, Mapping):
-        return 1, tuple(_rank(each) for each in value.values())
+        return 1, tuple(_rank(part) for part in value.values())
     if isinstance(value, list | tuple):
-        return 1, tuple(_rank(each) for each in value)
+        return 1, tuple(_rank(element) for element in value)
     return (2,) if value != value else (1, value)
 
 
@@ -132,9 +132,9 @@ def _seen(state: set[Any], value: Any, place: object = None) -> set[Any]:
 def hashable(value: Any) -> Any:
     """Equal for values that are equal in SQL: NaN equals itself, and lists and structs compare."""
     if isinstance(value, list | tuple):
-        return tuple(hashable(each) for each in value)
+        return tuple(hashable(element) for element in value)
     if isinstance(value, Mapping):
-        return frozenset((name, hashable(each)) for name, each in value.items())
+        return frozenset((name, hashable(part)) for name, part in value.items())
     if isinstance(value, bytearray):
         return bytes(value)
     return _NAN if value != value else value
@@ -185,7 +185,7 @@ def _extended(left: list[_Placed], right: list[_Placed]) -> list[_Placed]:
 
 
 def _in_order(state: list[_Placed]) -> list[Any]:
-    return [value for _, value in sorted(state, key=lambda each: each[0])]
+    return [value for _, value in sorted(state, key=lambda placed: placed[0])]
 
 
 def _reached(state: list[_Placed]) -> int:

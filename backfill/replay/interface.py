@@ -41,7 +41,7 @@ def choose(
         streaming = engine.streaming[name]
         if kind in streaming.operators and _has(engine, streaming, window):
             return streaming, streaming.operators[kind]
-    has = [name for name, each in engine.streaming.items() if kind in each.operators]
+    has = [name for name, interface in engine.streaming.items() if kind in interface.operators]
     raise WindowError(
         f"the engine {engine.name} has no such window"
         + (f" in its interface {api}" if api is not None else ""),
@@ -90,7 +90,7 @@ def _has(engine: Engine, streaming: Streaming, window: Window | EventWindow) -> 
         return streaming.counts(window)
     if isinstance(window, SessionWindow):
         return not isinstance(window.gap, Messages) and not window.has_rules
-    calendar = any(isinstance(each, Calendar) for each in durations_of(window).values())
+    calendar = any(isinstance(duration, Calendar) for duration in durations_of(window).values())
     if calendar and not streaming.calendars:
         return False
     if isinstance(window, CumulatingWindow) and not streaming.cumulating:

@@ -65,7 +65,7 @@ class JoinRun:
         """A row goes downstream."""
         either = left or right
         assert either is not None
-        one, other = (each and each.arrival for each in (left, right))
+        one, other = (event and event.arrival for event in (left, right))
         self._emissions.append(Paired(self._now, either.key, one, other, time))
 
     def refuse(self, event: Event) -> None:
@@ -102,7 +102,7 @@ class JoinRun:
                 dropped = one.process(event, time - time % tick, left=left)
             if dropped is not None:
                 self._dropped.append(dropped)
-        return self._result(event for each in operators.values() for event in each.pending)
+        return self._result(event for join in operators.values() for event in join.pending)
 
     def in_batches(
         self, ordered: Sequence[tuple[Event, bool]], join: BatchJoin, *, idle: bool

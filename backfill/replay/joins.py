@@ -164,7 +164,7 @@ def replay_join(
         # A stream that has sent nothing has sent no watermark either.
         inputs |= {(side, None) for side in {True, False} - {is_left for is_left, _ in inputs}}
         watermark = Watermark(
-            delays={each: delays[each[0]] + tick for each in inputs},
+            delays={partition: delays[partition[0]] + tick for partition in inputs},
             every=1,
             start=NEVER,
             given=given_marks,
@@ -248,7 +248,7 @@ def _span(value: object, field: str, tick: int) -> int:
 
 def _in_order(left: Iterable[Event], right: Iterable[Event]) -> list[tuple[Event, bool]]:
     """The events of both sides by arrival, and whether they are the left one's."""
-    every = [*((each, True) for each in left), *((each, False) for each in right)]
+    every = [*((event, True) for event in left), *((event, False) for event in right)]
     arrival = attrgetter("arrival")
     try:
         return sorted(every, key=lambda one: arrival(one[0]))

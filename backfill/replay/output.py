@@ -96,9 +96,11 @@ class Output:
     def withhold(self, sent: int) -> None:
         """Only the first `sent` results are sent: the windows of all others are pending."""
         self.pending += [
-            Window(each.key, each.start, each.end, each.values, None, each.events)
-            for each in self.emissions[sent:]
-            if each.values is not None
+            Window(
+                emission.key, emission.start, emission.end, emission.values, None, emission.events
+            )
+            for emission in self.emissions[sent:]
+            if emission.values is not None
         ]
         del self.emissions[sent:]
 
@@ -141,19 +143,19 @@ class Output:
         """Windows that are too near to an earlier one of the same key, or that replaced one."""
         if self._reach is None:
             return []
-        found = {i for i, each in enumerate(windows) if each[:3] in self._replaced}
+        indices = {i for i, session in enumerate(windows) if session[:3] in self._replaced}
         by_key: dict[Any, list[tuple[int, int, int]]] = {}
-        for i, each in enumerate(windows):
-            by_key.setdefault(each.key, []).append((each.start, each.end, i))
+        for i, session in enumerate(windows):
+            by_key.setdefault(session.key, []).append((session.start, session.end, i))
         for sessions in by_key.values():
             sessions.sort()
             furthest, at = sessions[0][1], sessions[0][2]
             for start, end, i in sessions[1:]:
                 if start <= furthest + self._reach:
-                    found.add(max(i, at))
+                    indices.add(max(i, at))
                 if end > furthest:
                     furthest, at = end, i
-        return [windows[i] for i in sorted(found)]
+        return [windows[i] for i in sorted(indices)]
 
     def _standing(self, index: int) -> Window:
         _, key, start, end, values, _, _, row, events = self.emissions[index]

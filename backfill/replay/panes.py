@@ -52,10 +52,10 @@ class Panes(Operator):
         early = early_trigger(settings)
         self._early = None if early is None else Firing(early, tick)
         self._late = Firing(late_trigger(settings), tick)
-        firings = [each for each in (self._early, self._late) if each is not None]
-        self._waits = any(each.waits for each in firings)
-        self._moves = any(each.silence is not None for each in firings)
-        self._keeps_fired = streaming.keeps_fired and any(each.combines for each in firings)
+        firings = [firing for firing in (self._early, self._late) if firing is not None]
+        self._waits = any(firing.waits for firing in firings)
+        self._moves = any(firing.silence is not None for firing in firings)
+        self._keeps_fired = streaming.keeps_fired and any(firing.combines for firing in firings)
         self._discards = settings.accumulation == "discarding"
         self._retracts = settings.accumulation == "retracting"
         self._changelog = streaming.changelog
@@ -94,11 +94,11 @@ class Panes(Operator):
             if self._lateness:
                 yield end + self._complete + self._lateness
         since = Since(time, time, time)
-        for each in (self._early, self._late):
-            if each is not None:
-                yield from each.event_times(since)
+        for firing in (self._early, self._late):
+            if firing is not None:
+                yield from firing.event_times(since)
                 if self._timed:
-                    yield from each.wall_times(since)
+                    yield from firing.wall_times(since)
 
     def turn(self, clock: int, time: int, arrival: Any) -> None:
         """Fires what the clock has passed meanwhile."""

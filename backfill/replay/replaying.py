@@ -169,8 +169,8 @@ def replay(
         settings=settings,
         zone=timezone,
         output=Output(Folding(aggregates, keep_events), _reach(row, window)),
-        inputs=frozenset(each.partition for each in ordered),
-        marked=any(each.watermark is not None for each in ordered),
+        inputs=frozenset(event.partition for event in ordered),
+        marked=any(event.watermark is not None for event in ordered),
         clocked=_clocked(ordered, streaming.shares_its_clock and kind.apart(settings), end_clock),
         end_clock=end_clock,
     )
@@ -181,7 +181,7 @@ def replay(
 
 
 #: The arguments of `replay` that say how an operator runs.
-SETTINGS = frozenset(each.name for each in fields(Settings))
+SETTINGS = frozenset(field.name for field in fields(Settings))
 
 
 def chosen(
@@ -205,8 +205,8 @@ def chosen(
 
 
 def _clocked(events: list[Event], apart: bool, end_clock: int | None) -> bool:
-    events = [each for each in events if not each.passes]
-    clocked = sum(each.clock is not None for each in events)
+    events = [event for event in events if not event.passes]
+    clocked = sum(event.clock is not None for event in events)
     if clocked and not apart:
         raise ReplayError(
             "with these windows and settings, keys can't be replayed separately",
@@ -246,7 +246,7 @@ def _check_places(events: list[Event], settings: Settings) -> None:
         if isinstance(given, list | tuple | Set)
         for place in given
     ]
-    arrivals = {each.arrival for each in events} if named else ()
+    arrivals = {event.arrival for event in events} if named else ()
     for name, place in named:
         if place not in arrivals:
             raise ReplayError(
@@ -275,8 +275,8 @@ def _in_order(events: Iterable[Event]) -> list[Event]:
             way_out="Give each event a number, or each a tuple of numbers",
         ) from None
     try:
-        for each in ordered:
-            hash(each.key)
+        for event in ordered:
+            hash(event.key)
     except TypeError as error:
         raise ReplayError(
             f"events can't be grouped by it: {error}",

@@ -148,7 +148,7 @@ def resolve(
             way_out="Leave it out, or emit on_update or suppressed",
         )
     for name, others in _NEEDS.items():
-        if wanted.get(name) and not any(wanted.get(each) for each in others):
+        if wanted.get(name) and not any(wanted.get(need) for need in others):
             raise ReplayError(
                 f"has no meaning without {' or '.join(others)}",
                 field=name,
@@ -256,12 +256,12 @@ def _checked(name: str, value: Any, engine: Engine) -> Any:
 
 
 def _checked_trigger(name: str, trigger: AnyTrigger, engine: Engine) -> AnyTrigger:
-    for each in delays_of(trigger):
-        if each.delay.us % engine.tick_us:
+    for delayed in delays_of(trigger):
+        if delayed.delay.us % engine.tick_us:
             raise ReplayError(
                 "must be whole milliseconds",
-                field=f"{name}.{type(each).__name__}.delay",
-                value=str(each.delay),
+                field=f"{name}.{type(delayed).__name__}.delay",
+                value=str(delayed.delay),
                 way_out="Use a value such as 10s",
             )
     return trigger

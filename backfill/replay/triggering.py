@@ -36,7 +36,7 @@ class Since(NamedTuple):
 
     def merged(self, other: Since) -> Since:
         """Of two windows that become one, the earlier one's first and the later one's last."""
-        earlier = min(self, other, key=lambda each: each.first)
+        earlier = min(self, other, key=lambda since: since.first)
         return earlier._replace(last=max(self.last, other.last))
 
 
@@ -63,7 +63,9 @@ def late_trigger(settings: Settings) -> AnyTrigger:
 def delays(settings: Settings) -> list[Delayed]:
     """The triggers of a replay that wait for a time."""
     triggers = (early_trigger(settings), late_trigger(settings))
-    return [each for trigger in triggers if trigger is not None for each in delays_of(trigger)]
+    return [
+        delayed for trigger in triggers if trigger is not None for delayed in delays_of(trigger)
+    ]
 
 
 class Moment(NamedTuple):
@@ -99,15 +101,15 @@ class Firing:
         self._trigger = trigger.trigger if isinstance(trigger, Repeatedly) else trigger
         self._tick = tick
         delays = list(delays_of(trigger))
-        self._by_event = [each for each in delays if isinstance(each, AfterEventTime)]
-        self._by_wall = [each for each in delays if not isinstance(each, AfterEventTime)]
+        self._by_event = [delayed for delayed in delays if isinstance(delayed, AfterEventTime)]
+        self._by_wall = [delayed for delayed in delays if not isinstance(delayed, AfterEventTime)]
         #: Whether it combines others, all or any of which must fire.
         self.combines = isinstance(self._trigger, AfterAll | AfterAny)
         #: How many events it waits for, if for nothing else.
         self.count = self._trigger.count if isinstance(self._trigger, AfterCount) else None
         #: Whether it must know when they came.
         self.waits = self.count is None
-        silences = [each.delay.us for each in delays if isinstance(each, AfterSilence)]
+        silences = [delayed.delay.us for delayed in delays if isinstance(delayed, AfterSilence)]
         #: The shortest silence that it waits for, µs, which every event breaks; None without one.
         self.silence = min(silences, default=None)
 
@@ -128,12 +130,12 @@ class Firing:
 
     def event_times(self, since: Since) -> Iterable[int]:
         """The times of the operator's clock at which it may fire."""
-        return (since.first_time + each.delay.us for each in self._by_event)
+        return (since.first_time + delayed.delay.us for delayed in self._by_event)
 
     def wall_times(self, since: Since) -> Iterable[int]:
         """The times of the wall clock at which it may fire."""
-        for each in self._by_wall:
-            yield _from(each, since) + each.delay.us + self._tick
+        for delayed in self._by_wall:
+            yield _from(delayed, since) + delayed.delay.us + self._tick
 
     def _ready(self, trigger: AnyTrigger, at: Moment, fired: Set[Place], place: Place) -> bool:
         match trigger:
@@ -146,8 +148,8 @@ class Firing:
             case Repeatedly():
                 return self._ready(trigger.trigger, at, fired, place)
         passes = (
-            inner in fired or self._ready(each, at, fired, inner)
-            for inner, each in _within(trigger, place)
+            inner in fired or self._ready(part, at, fired, inner)
+            for inner, part in _within(trigger, place)
         )
         return all(passes) if isinstance(trigger, AfterAll) else any(passes)
 
@@ -155,28 +157,28 @@ class Firing:
         self, trigger: AnyTrigger, at: Moment, fired: Set[Place], place: Place
     ) -> Iterable[Place]:
         yield place
-        for inner, each in _within(trigger, place):
-            if isinstance(trigger, AfterAll) or self._ready(each, at, fired, inner):
-                yield from self._fire(each, at, fired, inner)
+        for inner, part in _within(trigger, place):
+            if isinstance(trigger, AfterAll) or self._ready(part, at, fired, inner):
+                yield from self._fire(part, at, fired, inner)
 
     def _merged(self, trigger: AnyTrigger, fired: Set[Place], place: Place) -> set[Place]:
         if isinstance(trigger, AfterCount):
             return {place} & fired
-        found: set[Place] = set()
+        places: set[Place] = set()
         stay = []
-        for inner, each in _within(trigger, place):
-            found |= self._merged(each, fired, inner)
-            stay.append(inner in found)
+        for inner, part in _within(trigger, place):
+            places |= self._merged(part, fired, inner)
+            stay.append(inner in places)
         if stay and (all(stay) if isinstance(trigger, AfterAll) else any(stay)):
-            found.add(place)
-        return found
+            places.add(place)
+        return places
 
 
 def _within(trigger: AnyTrigger, place: Place) -> Iterable[tuple[Place, AnyTrigger]]:
     """The triggers that one combines directly, and where they stand."""
     if isinstance(trigger, AfterAll | AfterAny):
-        for number, each in enumerate(trigger.triggers):
-            yield (*place, number), each
+        for number, part in enumerate(trigger.triggers):
+            yield (*place, number), part
 
 
 def _from(trigger: Delayed, since: Since) -> int:

@@ -106,10 +106,10 @@ def decode_windowed_key(data: bytes, form: Form) -> WindowedKey:
         bounds, key = rest[: 8 * times], rest[8 * times :]
     else:
         bounds, key = rest[-8 * times :], rest[: -8 * times]
-    found = [each * 1_000 for each in struct.unpack(f">{times}q", bounds)]
+    instants = [milliseconds * 1_000 for milliseconds in struct.unpack(f">{times}q", bounds)]
     if sessions:
-        return WindowedKey(key, found[1], found[0])
-    return WindowedKey(key, found[0], None, sequence)
+        return WindowedKey(key, instants[1], instants[0])
+    return WindowedKey(key, instants[0], None, sequence)
 
 
 def _check(form: str) -> None:

@@ -83,7 +83,7 @@ class Key:
             ordinal: the number of sessions of the key before it that start there as well; None
                 if there can be none.
         """
-        values = [F.col(each) for each in self.inner]
+        values = [F.col(name) for name in self.inner]
         return session_id(list(zip(values, self.types, strict=True)), start, ordinal)
 
 
@@ -141,7 +141,7 @@ class Sliced:
         """
         if isinstance(window, JoinWindow):
             return F.col(self.sides[window.left]) | F.col(self.sides[window.right])
-        return any_given([self._inner[each] for each in window.by])
+        return any_given([self._inner[dimension] for dimension in window.by])
 
     @property
     def _inner(self) -> dict[str, str]:
@@ -150,10 +150,10 @@ class Sliced:
 
     def _by_dimensions(self, by: tuple[str, ...]) -> Sliced:
         assert self.events is not None
-        own = [self._inner[each] for each in by]
-        kept = [each for each in self.events.columns if each not in self._inner.values()]
+        own = [self._inner[dimension] for dimension in by]
+        kept = [name for name in self.events.columns if name not in self._inner.values()]
         events = self.events.where(any_given(own)).select(
-            *(F.col(each).alias(key_name(i)) for i, each in enumerate(own)), *kept
+            *(F.col(name).alias(key_name(i)) for i, name in enumerate(own)), *kept
         )
         key = Key(by, tuple(events.schema[key_name(i)].dataType for i in range(len(by))))
         return replace(self, key=key, events=events, count=None, dimensions={})
@@ -170,10 +170,10 @@ class Sliced:
     def joined(self, others: Iterable[Sliced]) -> Sliced:
         """These slices and others of the same job, as one."""
         frame, singles = self.frame, dict(self.singles)
-        for each in others:
-            frame = frame.unionByName(each.frame.select(*self.frame.columns))
+        for other in others:
+            frame = frame.unionByName(other.frame.select(*self.frame.columns))
             for window in singles:
-                singles[window] = singles[window].unionByName(each.singles[window])
+                singles[window] = singles[window].unionByName(other.singles[window])
         return replace(self, frame=frame, singles=singles)
 
     def takes_events(self, definition: Definition) -> bool:
@@ -281,7 +281,7 @@ class Sliced:
             window,
             sliced.key.inner,
             sides=(self.sides[window.left], self.sides[window.right]),
-            columns={each: self._inner[each] for each in window.looked_at},
+            columns={name: self._inner[name] for name in window.looked_at},
             arrival=self.arrival,
         )
         return Built(rows, definition, sliced)
@@ -302,19 +302,27 @@ class Sliced:
 
     def bound_for(self, definition: Definition) -> dict[Aggregate, Bound]:
         """The definition's aggregates, as its window computes them."""
-        found = {each: self.bound[each] for each in definition.aggregates.values()}
+        bindings = {
+            aggregate: self.bound[aggregate] for aggregate in definition.aggregates.values()
+        }
         if isinstance(definition.window, SlidingWindow | RollingWindow):
-            return {aggregate: each.sliding() for aggregate, each in found.items()}
-        return found
+            return {aggregate: binding.sliding() for aggregate, binding in bindings.items()}
+        return bindings
 
     def _cutter(self, window: SessionWindow, singles: DataFrame) -> Cutter:
         fields = singles.schema.fields
         # Events that are alike to the rules are ordered by the aggregates' inputs.
-        ties = [each.name for each in fields if each.name.startswith("_arrival")]
+        ties = [
+            struct_field.name for struct_field in fields if struct_field.name.startswith("_arrival")
+        ]
         ties += rule_columns(window)
-        ties += [each.name for each in fields if each.name[:3] == "_in" and sortable(each.dataType)]
+        ties += [
+            struct_field.name
+            for struct_field in fields
+            if struct_field.name[:3] == "_in" and sortable(struct_field.dataType)
+        ]
         rules = self.engine.rules_for(window)
-        return Cutter(window, rules, self.key.inner, self.zone, [F.col(each) for each in ties])
+        return Cutter(window, rules, self.key.inner, self.zone, [F.col(tie) for tie in ties])
 
     def _bound(self, definition: Definition) -> list[Bound]:
         return list(self.bound_for(definition).values())
@@ -354,8 +362,8 @@ class Built:
         merged = not self.definition.of_events
         kept = [
             state
-            for name, each in (self.definition.aggregates.items() if merged else ())
-            for state in self.sliced.bound[each].kept(name)
+            for name, aggregate in (self.definition.aggregates.items() if merged else ())
+            for state in self.sliced.bound[aggregate].kept(name)
         ]
         return self.published().select(
             *self._result_columns(),
@@ -381,7 +389,7 @@ class Built:
         if id is not None and id not in self.sliced.key.names and of_each_event(window):
             own = [F.col(slicing.ID).alias(id)]
         aggregates = self.definition.aggregates
-        values = [bound[each].finish(name) for name, each in aggregates.items()]
+        values = [bound[aggregate].finish(name) for name, aggregate in aggregates.items()]
         if self.definition.steps:
             # The states of several windows would get in each other's way.
             values = [column(name) for name in aggregates]
@@ -399,7 +407,7 @@ class Built:
         own = window.own_columns(None if id in self.sliced.key.names else id)
         return [
             *self.kind.reported(),
-            *(given[each].alias(name) for name, each in own.items()),
+            *(given[origin].alias(name) for name, origin in own.items()),
             *map(column, window.columns),
         ]
 

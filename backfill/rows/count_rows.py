@@ -84,9 +84,9 @@ def count_rows(
         WindowError: if the engine refuses the window.
     """
     rules = engine.rules_for(window)
-    own = [replace(each, order=(INSTANT, *each.order[1:])) for each in aggregates]
-    extent = _extent(window, 1 + max((each.index for each in own), default=0))
-    inputs = dict.fromkeys(each.input for each in own if each.input is not None)
+    own = [replace(binding, order=(INSTANT, *binding.order[1:])) for binding in aggregates]
+    extent = _extent(window, 1 + max((binding.index for binding in own), default=0))
+    inputs = dict.fromkeys(binding.input for binding in own if binding.input is not None)
     values = [*ties, *inputs]
     slim = events.select(*dict.fromkeys([*keys, TIME, *arrival, *values]))
     counted = _Counted(window, keys, [*own, *extent.bounds], extent, rules, engine)
@@ -101,7 +101,7 @@ def count_rows(
         counted.last_number.alias(LAST_EVENT),
         EVENTS,
         counted.own.alias(OWN),
-        *(state for each in own for state in each.states()),
+        *(state for binding in own for state in binding.states()),
     )
 
 
@@ -113,9 +113,9 @@ def _numbering(
     arrival: Sequence[str],
 ) -> Numbering:
     *order, place = (TIME,) if window.order == "time" else arrival
-    ties = [each for each in (*arrival, TIME) if each not in (*order, place)]
+    ties = [name for name in (*arrival, TIME) if name not in (*order, place)]
     types = {field.name: field.dataType for field in events.schema.fields}
-    ties += [each for each in values if each not in keys and sortable(types[each])]
+    ties += [name for name in values if name not in keys and sortable(types[name])]
     return Numbering(keys, order, place, ties)
 
 
@@ -200,9 +200,9 @@ class _Counted:
         if many is not None:
             parts.append((numbering.in_blocks(many), True))
         if isinstance(self.window.size, int):
-            windows = [self._windows(each, spread=spread) for each, spread in parts]
+            windows = [self._windows(numbered, spread=spread) for numbered, spread in parts]
             return reduce(DataFrame.unionByName, windows)
-        return self._windows(reduce(DataFrame.unionByName, [each for each, _ in parts]))
+        return self._windows(reduce(DataFrame.unionByName, [numbered for numbered, _ in parts]))
 
     def _windows(self, numbered: DataFrame, *, spread: bool = True) -> DataFrame:
         """The windows of numbered events; `spread`: a key may have more than one task can hold."""
@@ -211,23 +211,23 @@ class _Counted:
         if isinstance(size, Fixed):
             # Storm's windows exclude their start.
             behind = self.engine.tick_us if self.rules.closed == "right" else 0
-            found = self._sliding(numbered, Fixed(size.us - behind), self.keys)
+            windows = self._sliding(numbered, Fixed(size.us - behind), self.keys)
         elif size is None:
             # One event per second, so that a slice has 86,400 events.
             seconds = axis.withColumn(TIME, F.col(NUMBER) * 1_000_000)
-            found = self._sliding(seconds, None, self.keys)
+            windows = self._sliding(seconds, None, self.keys)
         elif _is_aligned(self.window):
-            found = self._aligned(axis, size, 1 if isinstance(advance, Fixed) else advance)
+            windows = self._aligned(axis, size, 1 if isinstance(advance, Fixed) else advance)
         else:
-            found = self._each(axis, size, spread=spread)
+            windows = self._each(axis, size, spread=spread)
         if isinstance(advance, Fixed):
             shift = self.engine.tick_us if self.rules.closed == "right" else 0
-            return self._latest(found, floor_to(self.last_instant - shift, advance.us, 0))
+            return self._latest(windows, floor_to(self.last_instant - shift, advance.us, 0))
         if advance == 1 or _is_aligned(self.window):
-            return found
+            return windows
         if size is None and self.rules.counts_rest:
-            return self._latest(found, floor_to(F.col(NUMBER) - 1, advance, 0))
-        return found.where(F.pmod(NUMBER, F.lit(advance)) == 0)
+            return self._latest(windows, floor_to(F.col(NUMBER) - 1, advance, 0))
+        return windows.where(F.pmod(NUMBER, F.lit(advance)) == 0)
 
     def _aligned(self, axis: DataFrame, size: int, advance: int) -> DataFrame:
         """Windows (start, start + size] of numbers that end at multiples of the advance."""
@@ -235,7 +235,7 @@ class _Counted:
             return self._apart(axis, size, advance)
         where = FixedWindows(size, advance, -size % advance, shift=1, clips=False)
         if running(self.aggregates) is not None and takes_events(where, self.aggregates):
-            states = [state for each in self.aggregates for state in each.lift()]
+            states = [state for binding in self.aggregates for state in binding.lift()]
             slices = slicing.apart(axis, keys=self.keys, states=states, deduplicate=False)
         else:
             slices = slicing.cut(
@@ -245,9 +245,9 @@ class _Counted:
                 aggregates=self.aggregates,
                 deduplicate=False,
             )
-        found = aligned(slices, where, self.keys, self.aggregates)
+        windows = aligned(slices, where, self.keys, self.aggregates)
         last, end = self.last_number, F.col(END)
-        return found.where(last > end - advance if self.rules.counts_rest else last == end)
+        return windows.where(last > end - advance if self.rules.counts_rest else last == end)
 
     def _apart(self, axis: DataFrame, size: int, advance: int) -> DataFrame:
         """Windows of which no two have an event in common."""
@@ -255,9 +255,9 @@ class _Counted:
         placed = axis.withColumn(END, -floor_to(-number, advance, 0))
         if size < advance:
             placed = placed.where(number > F.col(END) - size)
-        states = [state for each in self.aggregates for state in each.partial()]
-        found = placed.groupBy(*self.keys, END).agg(F.count(F.lit(1)).alias(EVENTS), *states)
-        return found if self.rules.counts_rest else found.where(self.last_number == F.col(END))
+        states = [state for binding in self.aggregates for state in binding.partial()]
+        windows = placed.groupBy(*self.keys, END).agg(F.count(F.lit(1)).alias(EVENTS), *states)
+        return windows if self.rules.counts_rest else windows.where(self.last_number == F.col(END))
 
     def _each(self, axis: DataFrame, size: int, *, spread: bool) -> DataFrame:
         """For each event, a window of the last `size` events."""
@@ -270,8 +270,8 @@ class _Counted:
         # An event near the end is in the part after its own as well, for the windows there.
         within = F.when(reaches, F.array(own, own + length)).otherwise(F.array(own))
         parts = axis.withColumn(_PART, F.explode(within))
-        found = self._last(parts, [*self.keys, _PART], size)
-        return found.where(F.col(_PART) == own).drop(_PART)
+        windows = self._last(parts, [*self.keys, _PART], size)
+        return windows.where(F.col(_PART) == own).drop(_PART)
 
     def _last(self, rows: DataFrame, group: Sequence[str], size: int) -> DataFrame:
         """For each row, a window of the last `size` rows of its group; numbers have no holes."""
@@ -283,17 +283,19 @@ class _Counted:
         placed = rows.withColumn(_BLOCK, floor_to(number - 1, size, 0))
         within = Over.partitionBy(*group, _BLOCK)
         until = (Over.unboundedPreceding, Over.currentRow)
-        found = placed
+        part_rows = placed
         for part, order in ((_TAIL, number.desc()), (_HEAD, number)):
-            found = with_states(found, part, self._over(within.orderBy(order).rowsBetween(*until)))
-        columns = [EVENTS, *(name for each in self.aggregates for name in each.states())]
+            part_rows = with_states(
+                part_rows, part, self._over(within.orderBy(order).rowsBetween(*until))
+            )
+        columns = [EVENTS, *(name for binding in self.aggregates for name in binding.states())]
         in_order = Over.partitionBy(*group).orderBy(_BLOCK, NUMBER)
-        found = found.withColumns(
-            {_TAIL + each: F.lag(_TAIL + each, size - 1).over(in_order) for each in columns}
+        part_rows = part_rows.withColumns(
+            {_TAIL + name: F.lag(_TAIL + name, size - 1).over(in_order) for name in columns}
         )
         ended = number - block == size
         left, right = (
-            Part(events, {each: F.col(part + each) for each in columns})
+            Part(events, {name: F.col(part + name) for name in columns})
             for part, events in (
                 # At the end of a block, the head is the whole window.
                 (_TAIL, F.when(~ended, F.coalesce(_TAIL + EVENTS, F.lit(0))).otherwise(0)),
@@ -301,15 +303,17 @@ class _Counted:
             )
         )
         states = {EVENTS: left.events + right.events}
-        for each in self.aggregates:
-            states |= each.combine(left, right)
-        return found.select(*rows.columns, *(each.alias(name) for name, each in states.items()))
+        for binding in self.aggregates:
+            states |= binding.combine(left, right)
+        return part_rows.select(
+            *rows.columns, *(state.alias(name) for name, state in states.items())
+        )
 
     def _over(self, frame: WindowSpec) -> dict[str, Column]:
         """The number of events in a frame, and their states."""
         states = {EVENTS: F.count(F.lit(1)).over(frame)}
-        for each in self.aggregates:
-            states |= each.over(F.lit(True), frame)
+        for binding in self.aggregates:
+            states |= binding.over(F.lit(True), frame)
         return states
 
     def _sliding(self, events: DataFrame, size: Fixed | None, keys: Sequence[str]) -> DataFrame:

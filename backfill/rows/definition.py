@@ -29,7 +29,7 @@ class Definition:
         return (
             not self.of_events
             and not self.ruled
-            and all(each.mergeable for each in self.aggregates.values())
+            and all(aggregate.mergeable for aggregate in self.aggregates.values())
         )
 
     @property

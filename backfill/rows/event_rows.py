@@ -43,7 +43,7 @@ def event_rows(
     Returns:
         Key, START and END (µs), the columns of `also`, the number of events, merged states.
     """
-    found = sliding(
+    rows = sliding(
         events,
         window,
         keys,
@@ -57,8 +57,8 @@ def event_rows(
     )
     if window.distinct:
         assert window.size is not None
-        return found.withColumns({START: F.col(AT) - window.size.us, END: F.col(AT)})
-    return found.withColumns({START: F.col(TIME), END: F.col(TIME)})
+        return rows.withColumns({START: F.col(AT) - window.size.us, END: F.col(AT)})
+    return rows.withColumns({START: F.col(TIME), END: F.col(TIME)})
 
 
 def own_end(window: SlidingWindow | TableWindow, engine: Engine) -> Column:
@@ -88,9 +88,9 @@ def with_own(
     if not window.distinct:
         return rows.withColumn(OWN, F.lit(1).cast("bigint"))
     own = events.groupBy(
-        *(F.col(each).alias(f"{_OTHER}{each}") for each in keys),
+        *(F.col(name).alias(f"{_OTHER}{name}") for name in keys),
         own_end(window, engine).alias(f"{_OTHER}{END}"),
     ).agg(F.count(F.lit(1)).alias(OWN))
-    same = [F.col(each).eqNullSafe(F.col(f"{_OTHER}{each}")) for each in (*keys, END)]
+    same = [F.col(name).eqNullSafe(F.col(f"{_OTHER}{name}")) for name in (*keys, END)]
     joined = rows.join(own, reduce(and_, same), "left")
     return joined.select(*rows.columns, F.coalesce(OWN, F.lit(0)).alias(OWN))

@@ -43,10 +43,10 @@ def check_values(events: DataFrame, bound: Mapping[Aggregate, Bound]) -> None:
     runtime = runtime_of(events.sparkSession)
     if runtime.is_spark:
         return
-    for aggregate, each in bound.items():
+    for aggregate, binding in bound.items():
         if isinstance(aggregate, ApproximateQuantile) and not runtime.sketches:
             needs_spark(events, "sketches of quantiles are computed", field=str(aggregate))
-        long = isinstance(each.type, T.DecimalType) and each.type.precision > _SUMMED_DIGITS
+        long = isinstance(binding.type, T.DecimalType) and binding.type.precision > _SUMMED_DIGITS
         if long and not runtime.reports_overflow:
             what = f"decimals of more than {_SUMMED_DIGITS} digits are aggregated"
             needs_spark(events, what, field=str(aggregate))
@@ -54,15 +54,15 @@ def check_values(events: DataFrame, bound: Mapping[Aggregate, Bound]) -> None:
             # Sail 0.7.2 mixes up lists of structs whose fields have the same names and types.
             needs_spark(events, "custom aggregates are computed", field=str(aggregate))
         if isinstance(aggregate, First) and not (runtime.orders_nulls and runtime.orders_nan):
-            assert isinstance(each.type, T.StructType)
-            value = each.type["value"].dataType
+            assert isinstance(binding.type, T.StructType)
+            value = binding.type["value"].dataType
             if not sorts_alike(value):
                 what = f"the first and the last {value.simpleString()} are computed"
                 needs_spark(events, what, field=str(aggregate))
         if isinstance(aggregate, Min | Max):
-            if isinstance(each.type, T.FloatType | T.DoubleType) and not runtime.orders_nan:
+            if isinstance(binding.type, T.FloatType | T.DoubleType) and not runtime.orders_nan:
                 needs_spark(events, "extremes of doubles are computed", field=str(aggregate))
-            if isinstance(each.type, T.StructType | T.ArrayType):
+            if isinstance(binding.type, T.StructType | T.ArrayType):
                 needs_spark(events, "extremes of structs are computed", field=str(aggregate))
         if isinstance(aggregate, ApproximateCountDistinct):
             needs_spark(events, "approximate counts are computed", field=str(aggregate))
@@ -76,11 +76,11 @@ def check_framed(events: DataFrame, aggregates: Iterable[Bound]) -> None:
     """
     if runtime_of(events.sparkSession).is_spark:
         return
-    for each in aggregates:
-        if not isinstance(each.aggregate, Count | Sum | Mean | Min | Max | First | LastSeen):
+    for binding in aggregates:
+        if not isinstance(binding.aggregate, Count | Sum | Mean | Min | Max | First | LastSeen):
             # Sail 0.7.2 keeps NULL in lists there.
             what = "this aggregate of sliding and count windows and of metrics is computed"
-            needs_spark(events, what, field=str(each.aggregate))
+            needs_spark(events, what, field=str(binding.aggregate))
 
 
 def check_subtracted(events: DataFrame, aggregates: Iterable[Bound]) -> None:
@@ -91,13 +91,13 @@ def check_subtracted(events: DataFrame, aggregates: Iterable[Bound]) -> None:
     """
     if runtime_of(events.sparkSession).is_spark:
         return
-    for each in aggregates:
+    for binding in aggregates:
         # A mean of BIGINT uses a sum of doubles, too.
         doubles = T.FloatType | T.DoubleType
-        inexact = doubles if isinstance(each.aggregate, Sum) else doubles | T.LongType
-        if isinstance(each.aggregate, Sum | Mean) and isinstance(each.type, inexact):
-            what = f"this aggregate of {each.type.simpleString()} in sliding and count windows"
-            needs_spark(events, f"{what} is computed", field=str(each.aggregate))
+        inexact = doubles if isinstance(binding.aggregate, Sum) else doubles | T.LongType
+        if isinstance(binding.aggregate, Sum | Mean) and isinstance(binding.type, inexact):
+            what = f"this aggregate of {binding.type.simpleString()} in sliding and count windows"
+            needs_spark(events, f"{what} is computed", field=str(binding.aggregate))
 
 
 def check_dimensions(events: DataFrame, window: AnyWindow) -> None:
@@ -117,7 +117,7 @@ def check_looked_at(events: DataFrame, window: AnyWindow) -> None:
     """
     if not isinstance(window, JoinWindow):
         return
-    shown = {each.name for each in window.columns.values()}
+    shown = {column.name for column in window.columns.values()}
     types = {field.name: field.dataType for field in events.schema.fields}
     for name in window.looked_at:
         field = "columns" if name in shown else "where"
@@ -126,7 +126,7 @@ def check_looked_at(events: DataFrame, window: AnyWindow) -> None:
                 "there is no such column",
                 field=field,
                 value=name,
-                way_out=did_you_mean(name, [each for each in types if not each.startswith("_")]),
+                way_out=did_you_mean(name, [other for other in types if not other.startswith("_")]),
             )
         if not sortable(types[name]):
             raise ColumnError(
@@ -170,7 +170,7 @@ def check_distinct_columns(result: DataFrame, key: Sequence[str], id: str | None
     """Raises a ColumnError if two columns have the same name but for case: Spark finds neither."""
     name = named_twice(result.columns)
     if name is not None:
-        of_key = name.lower() in {each.lower() for each in key}
+        of_key = name.lower() in {column.lower() for column in key}
         of_id = id is not None and name.lower() == id.lower()
         raise ColumnError(
             "two columns of the result would have this name",

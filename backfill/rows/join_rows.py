@@ -71,7 +71,7 @@ def join_rows(
     Raises:
         WindowError: if the window's condition does not fit the events.
     """
-    is_left, is_right = (F.col(each) for each in sides)
+    is_left, is_right = (F.col(side) for side in sides)
     ids = [ID] if ID in events.columns else []
     counted = window.within if isinstance(window.within, Messages) else None
     named = events.select(
@@ -103,7 +103,7 @@ def join_rows(
 
         at = _of(has[0], TIME)
         return [
-            *(_of(has[0], each).alias(each) for each in keys),
+            *(_of(has[0], key).alias(key) for key in keys),
             at.alias(START),
             at.alias(END),
             events.cast("bigint").alias(EVENTS),
@@ -111,11 +111,14 @@ def join_rows(
             shown.alias(CHANGED),
             cell(LEFT, TIME).alias(LEFT_TIME),
             cell(RIGHT, TIME).alias(RIGHT_TIME),
-            *(cell(LEFT, each).alias(ID) for each in ids),
-            *(cell(RIGHT, each).alias(RIGHT_ID) for each in ids),
-            *(cell(each.side, each.name).alias(name) for name, each in window.columns.items()),
+            *(cell(LEFT, name).alias(ID) for name in ids),
+            *(cell(RIGHT, name).alias(RIGHT_ID) for name in ids),
+            *(
+                cell(column.side, column.name).alias(name)
+                for name, column in window.columns.items()
+            ),
             *([_of(has[0], CLOSED).alias(CLOSED)] if counted else []),
-            *(_of(LEFT, each).alias(each) for each in also),
+            *(_of(LEFT, name).alias(name) for name in also),
         ]
 
     types = {field.name: field.dataType for field in named.schema.fields}
@@ -125,19 +128,20 @@ def join_rows(
     def rows() -> list[DataFrame]:
         if window.how in ("semi", "anti"):
             shown = {kind: yes if kind == window.how else no for kind in ("semi", "anti")}
-            found = [
-                each.select(*row([LEFT], one, one, shown["semi"])) for each in pairing.having(LEFT)
+            parts = [
+                frame.select(*row([LEFT], one, one, shown["semi"]))
+                for frame in pairing.having(LEFT)
             ]
-            found.append(pairing.without(LEFT).select(*row([LEFT], one, one, shown["anti"])))
+            parts.append(pairing.without(LEFT).select(*row([LEFT], one, one, shown["anti"])))
         else:
-            found = [_first(pairs(), keys)]
+            parts = [_first(pairs(), keys)]
         not_left = F.when(_of(RIGHT, _IS_LEFT), 0).otherwise(1)
         others = [frames[RIGHT].alias(RIGHT)]
         if window.how == "full":
-            found.append(pairing.without(RIGHT).select(*row([RIGHT], one, not_left, yes)))
+            parts.append(pairing.without(RIGHT).select(*row([RIGHT], one, not_left, yes)))
             others = pairing.having(RIGHT)
-        own = [each.where(not_left == 1).select(*row([RIGHT], one, one, no)) for each in others]
-        return [*found, *own]
+        own = [frame.where(not_left == 1).select(*row([RIGHT], one, one, no)) for frame in others]
+        return [*parts, *own]
 
     def pairs() -> DataFrame:
         """The pairs of each left event, or one row if it has none."""
@@ -147,8 +151,8 @@ def join_rows(
             [relation] = pairing.relations
             met = _of(RIGHT, TIME).isNotNull()
             shown, number = F.when(met, yes).otherwise(alone), F.when(met, 2).otherwise(1)
-            found = pairing.joined(LEFT, relation, "left")
-            return found.select(*row(both, number, nothing, shown, _TIE))
+            joined = pairing.joined(LEFT, relation, "left")
+            return joined.select(*row(both, number, nothing, shown, _TIE))
         parts = [
             pairing.joined(LEFT, each, "inner").select(*row(both, F.lit(2), nothing, yes, _TIE))
             for each in pairing.relations
@@ -194,17 +198,17 @@ def _placed(
         LEFT: F.sum(sides[RIGHT]).over(so_far) - F.sum(sides[RIGHT]).over(equal),
         RIGHT: F.sum(sides[LEFT]).over(so_far),
     }
-    found = {}
+    frames = {}
     for side, mine in sides.items():
         index, every = F.sum(mine).over(number), F.sum(mine).over(Over.partitionBy(*keys))
         placed = {INDEX: index, SEEN: seen[side], CLOSED: every - index >= count, _TIE: index}
-        found[side] = events.withColumns(placed).where(mine == 1)
-    return found
+        frames[side] = events.withColumns(placed).where(mine == 1)
+    return frames
 
 
 def _sortable(events: DataFrame, names: Sequence[str]) -> list[Column]:
     types = {field.name: field.dataType for field in events.schema.fields}
-    return [F.col(quoted(each)) for each in names if sortable(types[each])]
+    return [F.col(quoted(name)) for name in names if sortable(types[name])]
 
 
 def _fitting(window: JoinWindow, made: Callable[[], DataFrame]) -> DataFrame:

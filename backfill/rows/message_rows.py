@@ -49,9 +49,9 @@ def message_rows(
         in the partition; merged states.
     """
     *partition, offset = arrival
-    own = [replace(each, order=(INSTANT, *each.order[1:])) for each in aggregates]
+    own = [replace(binding, order=(INSTANT, *binding.order[1:])) for binding in aggregates]
     placed = events.withColumns({INSTANT: F.col(TIME), TIME: F.col(offset).cast("long")})
-    index = 1 + max((each.index for each in own), default=0)
+    index = 1 + max((binding.index for binding in own), default=0)
     extent = Extent(index, least=[INSTANT], largest=[INSTANT])
     every = [*own, *extent.bounds]
     group = [*keys, *partition]
@@ -75,5 +75,5 @@ def message_rows(
         extent.largest[INSTANT].alias(END),
         EVENTS,
         CLOSED,
-        *(state for each in own for state in each.states()),
+        *(state for binding in own for state in binding.states()),
     )

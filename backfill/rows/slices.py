@@ -47,7 +47,9 @@ def cut(
         One row per key and slice: first and last event (µs), the number of events, the number of
         rows before duplicates were removed, states.
     """
-    grid = {f"_grid{i}": each.cut(F.col(TIME)) for i, each in enumerate(dict.fromkeys(cuttings))}
+    grid = {
+        f"_grid{i}": cutting.cut(F.col(TIME)) for i, cutting in enumerate(dict.fromkeys(cuttings))
+    }
     placed = events.withColumns(grid)
     if deduplicate:
         placed = distinct(placed, [*keys, *grid])
@@ -57,7 +59,7 @@ def cut(
         F.max(TIME).alias(LAST),
         F.count(F.lit(1)).alias(EVENTS),
         rows.alias(ROWS),
-        *(state for each in aggregates for state in each.partial()),
+        *(state for binding in aggregates for state in binding.partial()),
     )
 
 
@@ -94,7 +96,7 @@ def distinct(placed: DataFrame, place: list[str]) -> DataFrame:
     into slices then find their rows together, and a hot key is spread over its slices.
     """
     same = [*place, TIME, ID, _UNIQUE]
-    payload = [each for each in placed.columns if each not in same]
+    payload = [name for name in placed.columns if name not in same]
     tagged = together(placed, place).withColumn(
         # Rows without an id are never copies of each other.
         _UNIQUE,
@@ -105,11 +107,11 @@ def distinct(placed: DataFrame, place: list[str]) -> DataFrame:
         return tagged.groupBy(*same).agg(counted)
     least = _smallest(payload)
     if not runtime_of(placed.sparkSession).orders_nulls:
-        if not all(sorts_alike(placed.schema[each].dataType) for each in payload):
+        if not all(sorts_alike(placed.schema[name].dataType) for name in payload):
             return _first_of(tagged, same, payload)
-        least = F.min(flagged(F.struct(*payload), {each: lambda value: value for each in payload}))
+        least = F.min(flagged(F.struct(*payload), {name: lambda value: value for name in payload}))
     kept = tagged.groupBy(*same).agg(counted, least.alias("_copy"))
-    return kept.select(*same, ROWS, *(F.col("_copy")[each].alias(each) for each in payload))
+    return kept.select(*same, ROWS, *(F.col("_copy")[name].alias(name) for name in payload))
 
 
 def _first_of(rows: DataFrame, same: list[str], payload: list[str]) -> DataFrame:

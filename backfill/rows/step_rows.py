@@ -70,14 +70,14 @@ def step_rows(
     near = steps_near(step, offset, wanted)
     at = _coarse(begins(step, offset), windows, step, near)
     placed = events.withColumns({_OWN_TIME: F.col(TIME), TIME: at})
-    bound = [_in_order(each, arrival) for each in aggregates]
-    if all(in_frames(each.aggregate) for each in bound):
+    bound = [_in_order(binding, arrival) for binding in aggregates]
+    if all(in_frames(binding.aggregate) for binding in bound):
         if kept is not None:
             at = _coarse(F.col(END), windows, step, near)
             kept = kept.select(*keys, at.alias(TIME), STATES)
-        return rolling_steps(placed, [each.us for each in windows], keys, bound, kept, near)
-    found = (_of_window(placed, each, keys, bound, arrival) for each in windows)
-    return reduce(DataFrame.unionByName, found)
+        return rolling_steps(placed, [window.us for window in windows], keys, bound, kept, near)
+    frames = (_of_window(placed, window, keys, bound, arrival) for window in windows)
+    return reduce(DataFrame.unionByName, frames)
 
 
 def slice_rows(
@@ -107,8 +107,8 @@ def slice_rows(
     placed = events.withColumns({_OWN_TIME: F.col(TIME), TIME: at})
     packed = _in_order(aggregate, arrival).packed().alias(name)
     count = F.count(F.lit(1))
-    found = placed.groupBy(*keys, TIME).agg(count.alias(EVENTS), packed)
-    return found.select(
+    slices = placed.groupBy(*keys, TIME).agg(count.alias(EVENTS), packed)
+    return slices.select(
         *keys,
         F.col(TIME).alias(START),
         F.col(TIME).alias(END),
@@ -164,7 +164,7 @@ def metric_rows(
         own = events.groupBy(*keys, at.alias(AT)).agg(F.count(F.lit(1)).alias(OWN))
         rows = stacked(rows, own)
     held = F.struct(EVENTS, aggregate.finish(_VALUE))
-    spans = {f"{_HELD}{i}": each.us for i, each in enumerate(window.windows)}
+    spans = {f"{_HELD}{i}": length.us for i, length in enumerate(window.windows)}
     wide = rows.groupBy(*keys, AT).agg(
         # From one window only, if each has it.
         F.coalesce(F.sum(F.when(_of(window.longest_us), F.col(OWN))), F.lit(0)).alias(OWN),
@@ -191,8 +191,8 @@ def metric_rows(
         *(F.col(held)[_VALUE].alias(name) for held, name in zip(spans, names, strict=True)),
     )
     aggregates = dict.fromkeys(names, aggregate.aggregate)
-    found = with_changed(valued, keys, [AT], aggregates).drop(AT)
-    return found.withColumn(CHANGED, F.col(CHANGED) & inside_span(F.col(END), wanted))
+    marked = with_changed(valued, keys, [AT], aggregates).drop(AT)
+    return marked.withColumn(CHANGED, F.col(CHANGED) & inside_span(F.col(END), wanted))
 
 
 def _in_order(aggregate: Bound, arrival: Sequence[str]) -> Bound:
@@ -204,7 +204,7 @@ def _coarse(
     at: Column, windows: Sequence[Fixed], step: int, near: tuple[int, int] | None
 ) -> Column:
     """The step from which on an event counts, or one that the wanted rows can't tell from it."""
-    return at if near is None else coarse_steps(at, [each.us for each in windows], step, near)
+    return at if near is None else coarse_steps(at, [window.us for window in windows], step, near)
 
 
 def _of(us: int) -> Column:

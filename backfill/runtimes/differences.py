@@ -82,8 +82,8 @@ def runtime_of(spark: SparkSession) -> Runtime:
     """
     if not of_connect(spark):
         return SPARK
-    found = _KNOWN.get(spark)
-    if found is None:
+    runtime = _KNOWN.get(spark)
+    if runtime is None:
         if not _has(lambda: spark.range(1).select(F.input_file_name())):
             raise SetupError(
                 "the server lacks parts of Spark, and rows that are kept would be in its files, "
@@ -91,8 +91,8 @@ def runtime_of(spark: SparkSession) -> Runtime:
                 field="remote",
                 way_out="Use a Spark server, or Sail in this process, with runtime: sail",
             )
-        found = _KNOWN[spark] = SPARK
-    return found
+        runtime = _KNOWN[spark] = SPARK
+    return runtime
 
 
 def needs_spark(session: SparkSession | DataFrame, what: str, *, field: str = "runtime") -> None:
@@ -165,11 +165,13 @@ def stacked(one: DataFrame, other: DataFrame) -> DataFrame:
     """The rows of both frames; a column that only one of them has is NULL in the other's rows."""
     if runtime_of(one.sparkSession).is_spark:
         return one.unionByName(other, allowMissingColumns=True)
-    types = {each.name: each.dataType for frame in (one, other) for each in nullable(frame.schema)}
+    types = {
+        field.name: field.dataType for frame in (one, other) for field in nullable(frame.schema)
+    }
 
     def filled(frame: DataFrame) -> DataFrame:
         absent = [name for name in types if name not in frame.columns]
-        nulls = (F.lit(None).cast(types[each]).alias(each) for each in absent)
+        nulls = (F.lit(None).cast(types[name]).alias(name) for name in absent)
         return optional(frame).select("*", *nulls)
 
     return filled(one).unionByName(filled(other))
@@ -196,8 +198,8 @@ def optional(frame: DataFrame) -> DataFrame:
         return frame
     return frame.select(
         *(
-            F.col(quoted(each.name)).cast(each.dataType).alias(each.name)
-            for each in nullable(frame.schema)
+            F.col(quoted(field.name)).cast(field.dataType).alias(field.name)
+            for field in nullable(frame.schema)
         )
     )
 
@@ -217,8 +219,8 @@ def _only_where(value: Column, condition: Column, type: T.DataType) -> Column:
     if isinstance(type, T.StructType):
         value = F.struct(
             *(
-                _only_where(value[each.name], condition, each.dataType).alias(each.name)
-                for each in type
+                _only_where(value[field.name], condition, field.dataType).alias(field.name)
+                for field in type
             )
         )
     return F.when(condition, value)
@@ -232,8 +234,8 @@ def _written(frame: DataFrame) -> tuple[DataFrame, Callable[[], object]]:
     """
     folder = temporary_folder()
     # Parquet has no structs without fields, such as the key of a job that has none.
-    held = [each for each in frame.schema if each.dataType != T.StructType()]
-    written = frame.select(*(quoted(each.name) for each in held))
+    held = [field for field in frame.schema if field.dataType != T.StructType()]
+    written = frame.select(*(quoted(field.name) for field in held))
     written.write.mode("overwrite").parquet(f"file://{folder}")
     schema = nullable(T.StructType(held))
     # In a schema that is not text, fields of structs have metadata, which makes Sail 0.7.2 take the
@@ -241,10 +243,10 @@ def _written(frame: DataFrame) -> tuple[DataFrame, Callable[[], object]]:
     read = frame.sparkSession.read.schema(schema.toDDL()).parquet(f"file://{folder}")
     rows = read.select(
         *(
-            F.struct().alias(each.name)
-            if each.dataType == T.StructType()
-            else F.col(quoted(each.name))
-            for each in frame.schema
+            F.struct().alias(field.name)
+            if field.dataType == T.StructType()
+            else F.col(quoted(field.name))
+            for field in frame.schema
         )
     )
     return rows, lambda: shutil.rmtree(folder, ignore_errors=True)
@@ -269,7 +271,7 @@ def nullable(
             return T.MapType(inside(type.keyType), inside(type.valueType))
         return leaf(type)
 
-    return T.StructType([T.StructField(each.name, inside(each.dataType)) for each in schema])
+    return T.StructType([T.StructField(field.name, inside(field.dataType)) for field in schema])
 
 
 def temporary_folder() -> str:

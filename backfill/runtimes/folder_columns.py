@@ -98,13 +98,13 @@ def with_folder_values(
     frames = []
     for (own, items), names in groups.items():
         values = dict(items)
-        inside = T.StructType([each for each in schema if each.name not in values])
+        inside = T.StructType([field for field in schema if field.name not in values])
         rows = scan(names, inside)
         columns = [
-            F.lit(values[each.name]).cast(each.dataType).alias(each.name)
-            if each.name in values
-            else F.col(f"`{each.name.replace('`', '``')}`")
-            for each in schema
+            F.lit(values[field.name]).cast(field.dataType).alias(field.name)
+            if field.name in values
+            else F.col(f"`{field.name.replace('`', '``')}`")
+            for field in schema
         ]
         if path is not None:
             columns.append(F.lit(own).alias(path))
@@ -119,12 +119,12 @@ def with_folder_values(
 
 def inferred(values: Iterable[str | None]) -> T.DataType | None:
     """The type that Spark infers for values from folders; None if it may be another one."""
-    given = [each for each in values if each is not None]
+    given = [value for value in values if value is not None]
     for type, fits in _TYPES:
         if given and all(map(fits, given)):
             return type
     # For Spark, numbers with a fraction, times and dates have types of their own, too.
-    return None if any(re.match(r"[+-]?[.\d]", each) for each in given) else T.StringType()
+    return None if any(re.match(r"[+-]?[.\d]", value) for value in given) else T.StringType()
 
 
 def _whole(bits: int) -> Callable[[str], bool]:

@@ -47,5 +47,5 @@ def _limits_of_groups(root: Path) -> Iterator[Path]:
             continue
         # In a container, its own group can be mounted in place of the outermost one.
         group = PurePosixPath(path.removeprefix("/"))
-        for each in (group, *group.parents):
-            yield folder / each / name
+        for level in (group, *group.parents):
+            yield folder / level / name

@@ -36,7 +36,7 @@ def check_columns(name: str, window: AnyWindow, checks: Iterable[Check]) -> None
     else:
         return
     for check in checks:
-        missing = next((each for each in _texts(check.arguments) if each in absent), None)
+        missing = next((text for text in _texts(check.arguments) if text in absent), None)
         if missing is not None or check.expectation in _OF_SESSIONS:
             raise JobFileError(
                 f"needs a column that a {what}'s table does not have",
@@ -75,8 +75,8 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for each in value.values():
-            yield from _texts(each)
+        for part in value.values():
+            yield from _texts(part)
     elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _texts(each)
+        for part in value:
+            yield from _texts(part)

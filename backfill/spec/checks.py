@@ -50,7 +50,7 @@ class Checks:
 
     def about(self, kinds: Collection[Scope]) -> dict[str, Builtin]:
         """The built-in checks with these scopes."""
-        return {name: each for name, each in self.builtin.items() if each.scope in kinds}
+        return {name: check for name, check in self.builtin.items() if check.scope in kinds}
 
 
 def builtins(value: object) -> dict[str, Builtin]:
@@ -63,7 +63,7 @@ def builtins(value: object) -> dict[str, Builtin]:
         return {}
     if not isinstance(value, dict):
         raise JobFileError("must be a mapping or off", way_out=f"Checks: {', '.join(BUILTINS)}")
-    found = dict(BUILTINS)
+    checks = dict(BUILTINS)
     for name, setting in value.items():
         if name not in BUILTINS:
             way_out = did_you_mean(name, BUILTINS)
@@ -73,10 +73,10 @@ def builtins(value: object) -> dict[str, Builtin]:
         except BackfillError as error:
             raise error.within(name) from None
         if one is None:
-            del found[name]
+            del checks[name]
         else:
-            found[name] = one
-    return found
+            checks[name] = one
+    return checks
 
 
 def entries(value: object) -> list[Check | Suite]:
@@ -87,13 +87,13 @@ def entries(value: object) -> list[Check | Suite]:
     """
     if not isinstance(value, list):
         raise JobFileError("must be a list of expectations")
-    found = []
-    for place, each in enumerate(value):
+    expectations = []
+    for place, expectation in enumerate(value):
         try:
-            found.append(_entry(each))
+            expectations.append(_entry(expectation))
         except BackfillError as error:
             raise error.within(f"[{place}]") from None
-    return found
+    return expectations
 
 
 def collected(
@@ -118,7 +118,7 @@ def collected(
                 "the job has no window or check group with this name", field=name, way_out=way_out
             )
         if name != BUILTIN:
-            given = [each for each in listed if isinstance(each, Check)]
+            given = [check for check in listed if isinstance(check, Check)]
             own[name] = _distinct([*given, *suites.get(name, ())])
     wanted = settings.get(BUILTIN, dict(BUILTINS))
     return Checks(builtin=types.MappingProxyType(wanted), own=types.MappingProxyType(own))
@@ -127,12 +127,12 @@ def collected(
 def _distinct(checks: list[Check]) -> tuple[Check, ...]:
     """The same checks, with distinct names."""
     seen: dict[str, int] = {}
-    found = []
-    for each in checks:
-        seen[each.name] = seen.get(each.name, 0) + 1
-        again = seen[each.name] > 1
-        found.append(replace(each, name=f"{each.name} {seen[each.name]}") if again else each)
-    return tuple(found)
+    renamed = []
+    for check in checks:
+        seen[check.name] = seen.get(check.name, 0) + 1
+        again = seen[check.name] > 1
+        renamed.append(replace(check, name=f"{check.name} {seen[check.name]}") if again else check)
+    return tuple(renamed)
 
 
 def _set(check: Builtin, setting: object) -> Builtin | None:
@@ -186,8 +186,8 @@ def _entry(value: object) -> Check | Suite:
     severity = _severity(value.get("severity", "error"))
     named = [name for name in value if name != "severity"]
     if len(named) != 1:
-        found = ", ".join(named) or "none"
-        raise JobFileError(f"must name exactly one expectation, found: {found}")
+        names = ", ".join(named) or "none"
+        raise JobFileError(f"must name exactly one expectation, found: {names}")
     (name,) = named
     given = value[name]
     if name == _SUITE:
@@ -199,16 +199,16 @@ def _entry(value: object) -> Check | Suite:
     # Great Expectations takes seconds to import, so this is done only for jobs that need it.
     from backfill.quality.suites import own_check
 
-    arguments = {each: typed(argument) for each, argument in (given or {}).items()}
+    arguments = {parameter: typed(argument) for parameter, argument in (given or {}).items()}
     return own_check(name, arguments, severity)
 
 
 def typed(value: Any) -> Any:
     """A value of the file as expectations take it: unquoted numbers, true and false as such."""
     if isinstance(value, dict):
-        return {name: typed(each) for name, each in value.items()}
+        return {name: typed(part) for name, part in value.items()}
     if isinstance(value, list):
-        return [typed(each) for each in value]
+        return [typed(element) for element in value]
     if not isinstance(value, str) or isinstance(value, Quoted):
         return value
     if value in ("true", "false"):
@@ -227,13 +227,13 @@ def _read(value: object) -> dict[str, Any]:
         raise JobFileError(
             "must be a mapping", way_out=f"Use {BUILTIN}, {EVENTS} or names of windows"
         )
-    found = {}
-    for name, each in value.items():
+    parts = {}
+    for name, part in value.items():
         try:
-            found[name] = _part(name, each)
+            parts[name] = _part(name, part)
         except BackfillError as error:
             raise error.within(name) from None
-    return found
+    return parts
 
 
 Settings = Annotated[dict[str, Any], PlainValidator(_read)]

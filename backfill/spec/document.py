@@ -119,9 +119,11 @@ class _Reader:
         if self._nodes > _MOST_NODES or len(place) > _MOST_LEVELS:
             raise JobFileError("is too large", field=self._document.where(()))
         if isinstance(node, yaml.MappingNode):
-            return {key: self.value(each, (*place, key)) for key, each in self._pairs(node, place)}
+            return {
+                key: self.value(child, (*place, key)) for key, child in self._pairs(node, place)
+            }
         if isinstance(node, yaml.SequenceNode):
-            return [self.value(each, (*place, i)) for i, each in enumerate(node.value)]
+            return [self.value(child, (*place, i)) for i, child in enumerate(node.value)]
         plain = isinstance(node, yaml.ScalarNode) and node.style is None
         if not plain:
             return Quoted(node.value)

@@ -118,15 +118,15 @@ class JobSpec:
             raise _problems(error.errors(include_url=False), document) from None
         spec = _spec(Path(os.path.abspath(path)), file, document)
         try:
-            own = ((each.window, each.aggregates) for each in spec.windows.values())
+            own = ((entry.window, entry.aggregates) for entry in spec.windows.values())
             check_order(spec.sort_by, spec.key, own)
         except JobFileError as error:
             raise error.within(document.where(("tables", "sort_by"))) from None
-        for each in spec.table_folders():
-            if spec.source.meets(each):
+        for folder in spec.table_folders():
+            if spec.source.meets(folder):
                 raise JobFileError(
                     "the tables would be written into the folder that events are read from: "
-                    f"{each}",
+                    f"{folder}",
                     field=document.where(("tables", "path")),
                     value=file.tables.path,
                     way_out="Choose a folder outside the source",
@@ -159,9 +159,9 @@ class JobSpec:
     @property
     def paths(self) -> tuple[str, ...]:
         """What is read and written, as far as the file says: local paths and URLs."""
-        sources = [each.path for each in self.source.parts.values() or (self.source,)]
+        sources = [part.path for part in self.source.parts.values() or (self.source,)]
         catalogs = [self.source.options, {} if self.lake is None else self.lake.options]
-        warehouses = [each["warehouse"] for each in catalogs if "warehouse" in each]
+        warehouses = [options["warehouse"] for options in catalogs if "warehouse" in options]
         streams = [self.stream.path] if self.stream.path else []
         return (*sources, self.tables.uri, *streams, *warehouses)
 
@@ -199,8 +199,8 @@ class JobSpec:
 def _spec(path: Path, file: JobFile, document: Document) -> JobSpec:
     events = file.events
     windows = {
-        name: WindowSpec(each.window, types.MappingProxyType(each.aggregates))
-        for name, each in file.windows.items()
+        name: WindowSpec(table.window, types.MappingProxyType(table.aggregates))
+        for name, table in file.windows.items()
     }
     for name, (window, aggregates) in metric_tables(file.metrics).items():
         windows[name] = WindowSpec(window, types.MappingProxyType(aggregates))
@@ -240,10 +240,10 @@ def _source(path: Path, file: JobFile) -> SourceOptions:
     if file.source is not None:
         return _one_source(path, file.source, file.source.date_column, file.events.timezone)
     parts = {
-        name: _one_source(path, each, None, file.events.timezone)
-        for name, each in (file.sources or {}).items()
+        name: _one_source(path, source, None, file.events.timezone)
+        for name, source in (file.sources or {}).items()
     }
-    paths = ", ".join(each.path for each in parts.values())
+    paths = ", ".join(part.path for part in parts.values())
     return SourceOptions(format="several", path=paths, parts=types.MappingProxyType(parts))
 
 
@@ -269,12 +269,12 @@ def _checks(
     suites: dict[str, list[Check]] = {}
     try:
         for name, listed in file.checks.items():
-            for each in listed:
-                if isinstance(each, Suite):
+            for entry in listed:
+                if isinstance(entry, Suite):
                     from backfill.quality.suites import suite_checks
 
-                    found = suite_checks(Path(_absolute(path, each.path)), each.severity)
-                    suites.setdefault(name, []).extend(found)
+                    expectations = suite_checks(Path(_absolute(path, entry.path)), entry.severity)
+                    suites.setdefault(name, []).extend(expectations)
         checks = collected(file.checks, windows, suites)
         for name, own in checks.own.items():
             if name in windows:
@@ -287,9 +287,9 @@ def _checks(
 def _located(file: Path, stream: Stream) -> Stream:
     paths = {name: getattr(stream, name) for name in ("path", "commits", "restarts")}
     local = {
-        name: _absolute(file, each)
-        for name, each in paths.items()
-        if isinstance(each, str) and not is_url(each)
+        name: _absolute(file, location)
+        for name, location in paths.items()
+        if isinstance(location, str) and not is_url(location)
     }
     return stream.model_copy(update=local)
 
@@ -299,9 +299,15 @@ def _absolute(file: Path, path: str) -> str:
 
 
 def _problems(errors: list[ErrorDetails], document: Document) -> JobFileError:
-    problems = sorted((_problem(each, document) for each in errors), key=lambda problem: problem[0])
+    problems = sorted(
+        (_problem(error, document) for error in errors), key=lambda problem: problem[0]
+    )
     listed = [problem for _, problem in problems]
-    return listed[0] if len(listed) == 1 else JobFileError("\n".join(str(each) for each in listed))
+    return (
+        listed[0]
+        if len(listed) == 1
+        else JobFileError("\n".join(str(problem) for problem in listed))
+    )
 
 
 def _problem(error: ErrorDetails, document: Document) -> tuple[int, JobFileError]:

@@ -26,7 +26,7 @@ def _within(value: object) -> object:
     before = value[0] if value else None
     if isinstance(before, str) and before.startswith("-"):
         value = [before[1:], *value[1:]]
-    return [number(each) for each in value]
+    return [number(bound) for bound in value]
 
 
 class JoinTable(Part):
@@ -91,7 +91,7 @@ def _check_own(key: tuple[str, ...], id: str | None) -> None:
     """Checks the columns that identify a pair's events, besides the key and the id."""
     names.check_id(id, key, ())
     own = [LEFT_TIME, RIGHT_TIME, *([] if id is None else [f"{id}_{RIGHT}"])]
-    given = [each.lower() for each in (*key, id) if each is not None]
+    given = [column.lower() for column in (*key, id) if column is not None]
     for name in own:
         if name.lower() in given:
             raise JobFileError(
@@ -103,7 +103,7 @@ def _check_own(key: tuple[str, ...], id: str | None) -> None:
 def _checked(value: dict[str, JoinTable], info: ValidationInfo[Any]) -> dict[str, JoinTable]:
     names.check_distinct(value)
     given = [*info.data.get("windows", ()), *metric_tables(info.data.get("metrics", {}))]
-    others = [each.lower() for each in given]
+    others = [table.lower() for table in given]
     for name in value:
         if name.lower() in others:
             raise twice(name, "join")
@@ -119,7 +119,7 @@ def join_windows(
         settings: the entries by name.
         sources: the names of the job's sources, if it has several.
     """
-    return {name: each.window(sources) for name, each in settings.items()}
+    return {name: join.window(sources) for name, join in settings.items()}
 
 
 Joins = Annotated[

@@ -19,7 +19,7 @@ from backfill.windows import MetricSlices, RollingWindow
 
 def _numbers(value: object) -> object:
     """Bare numbers as numbers, so that the error can say what is missing."""
-    return [number(each) for each in value] if isinstance(value, list) else number(value)
+    return [number(element) for element in value] if isinstance(value, list) else number(value)
 
 
 _Given = Annotated[Any, PlainValidator(_numbers)]
@@ -78,16 +78,16 @@ def metric_tables(
     Raises:
         JobFileError: a table or a column can't have its name.
     """
-    found: dict[str, tuple[RollingWindow, dict[str, Aggregate]]] = {}
-    for name, each in settings.items():
+    tables: dict[str, tuple[RollingWindow, dict[str, Aggregate]]] = {}
+    for name, metric in settings.items():
         try:
-            for table, window, aggregates in _tables(name, each):
-                if table.lower() in map(str.lower, found):
+            for table, window, aggregates in _tables(name, metric):
+                if table.lower() in map(str.lower, tables):
                     raise twice(table)
-                found[table] = window, aggregates
+                tables[table] = window, aggregates
         except BackfillError as error:
             raise error.within(name) from None
-    return found
+    return tables
 
 
 def _tables(
@@ -98,7 +98,7 @@ def _tables(
         wanted = grouped_name(metric, by)
         try:
             table = names.check_window(wanted)
-            columns = [names.check_aggregate(f"{name}_{each}", by) for each in metric.windows]
+            columns = [names.check_aggregate(f"{name}_{window}", by) for window in metric.windows]
             if settings.keep_slices:
                 names.check_aggregate(name, by)
         except JobFileError as error:
@@ -132,7 +132,7 @@ def twice(table: str, kind: str = "metric") -> JobFileError:
 
 def _checked(value: dict[str, MetricTable], info: ValidationInfo[Any]) -> dict[str, MetricTable]:
     tables = metric_tables(value)
-    windows = [each.lower() for each in info.data.get("windows", ())]
+    windows = [name.lower() for name in info.data.get("windows", ())]
     for table in tables:
         if table.lower() in windows:
             raise twice(table)

@@ -32,7 +32,7 @@ def check_aggregate(name: str, key: Sequence[str]) -> str:
     """An aggregate's name, which becomes a column."""
     if _is_ours(name):
         raise JobFileError(_TAKEN, way_out="Choose another")
-    if name.lower() in (each.lower() for each in key):
+    if name.lower() in (column.lower() for column in key):
         raise JobFileError("is already a key column", way_out="Choose another name")
     if not _AGGREGATE.fullmatch(name):
         raise JobFileError("can't be used as a column name", way_out="Use letters, digits, _ and -")
@@ -46,7 +46,7 @@ def check_id(id: str | None, key: Sequence[str], aggregates: Iterable[str]) -> N
     if _is_ours(id):
         way_out = "Rename the column in the source, or select it under another name"
         raise JobFileError(f"the id {id!r} {_TAKEN}", way_out=way_out)
-    if id.lower() in (each.lower() for each in aggregates):
+    if id.lower() in (name.lower() for name in aggregates):
         raise JobFileError(
             f"{id!r} names both an aggregate and the events' id, and the table has both columns",
             field="aggregates",

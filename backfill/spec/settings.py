@@ -132,7 +132,7 @@ class BotSettings(Part):
     @property
     def bots(self) -> Bots:
         """The rules."""
-        return Bots.of(self.gap, [BotRule(**dict(each)) for each in self.rules])
+        return Bots.of(self.gap, [BotRule(**dict(rule)) for rule in self.rules])
 
 
 class Events(Part):
@@ -265,8 +265,8 @@ class WindowTable(Part):
     def _one_that_the_engine_allows(self, info: ValidationInfo[Context]) -> WindowTable:
         kinds = self._kinds()
         if len(kinds) != 1:
-            found = "has " + (" and ".join(kinds) or "no window type")
-            raise JobFileError(found, way_out=f"Give one of {', '.join(_KINDS)}")
+            problem = "has " + (" and ".join(kinds) or "no window type")
+            raise JobFileError(problem, way_out=f"Give one of {', '.join(_KINDS)}")
         try:
             info.context.engine.rules_for(self.window)
         except BackfillError as error:
@@ -326,7 +326,7 @@ def context(value: Mapping[str, Any]) -> Context:
     """The context, as far as the unvalidated file has it; errors in it are reported elsewhere."""
     events = value.get("events")
     key = listed(events.get("key")) if isinstance(events, dict) else None
-    columns = [each for each in key if isinstance(each, str)] if isinstance(key, list) else []
+    columns = [column for column in key if isinstance(column, str)] if isinstance(key, list) else []
     id = events.get("id") if isinstance(events, dict) else None
     arrival = bool(events.get("arrival")) if isinstance(events, dict) else False
     name = value.get("engine")

@@ -81,22 +81,22 @@ def _places(value: object) -> tuple[tuple[int, int], ...] | str:
     """Pairs of partition and offset, or the path of a file with such pairs."""
     if isinstance(value, str):
         if re.fullmatch(r"\d+:\d+(,\d+:\d+)*", value):
-            value = [each.split(":") for each in value.split(",")]
+            value = [pair.split(":") for pair in value.split(",")]
         elif not _NO_PATH.fullmatch(value):
             return value
     way_out = "Give pairs of partition and offset, such as [[0, 1200], [1, 900]]"
     if not isinstance(value, list | tuple):
         raise JobFileError("is not a list of input positions", value=value, way_out=way_out)
-    found = []
-    for each in value:
-        if not isinstance(each, list | tuple) or len(each) != 2:
-            raise JobFileError("is not an input position", value=each, way_out=way_out)
+    places = []
+    for pair in value:
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise JobFileError("is not an input position", value=pair, way_out=way_out)
         try:
-            partition, offset = (int(str(part)) for part in each)
+            partition, offset = (int(str(part)) for part in pair)
         except ValueError:
-            raise JobFileError("is not an input position", value=each, way_out=way_out) from None
-        found.append((partition, offset))
-    return tuple(found)
+            raise JobFileError("is not an input position", value=pair, way_out=way_out) from None
+        places.append((partition, offset))
+    return tuple(places)
 
 
 def places_of(value: tuple[tuple[int, int], ...] | str, *, field: str) -> Any:

@@ -40,11 +40,11 @@ def read_trigger(value: object) -> int | AnyTrigger:
     if not isinstance(value, str):
         raise JobFileError("is not a trigger", value=value, way_out=_WAY_OUT)
     try:
-        found = _made(ast.parse(value.strip(), mode="eval").body)
+        trigger = _made(ast.parse(value.strip(), mode="eval").body)
     except (SyntaxError, TypeError, RecursionError):
-        found = None
-    if isinstance(found, AnyTrigger):
-        return found
+        trigger = None
+    if isinstance(trigger, AnyTrigger):
+        return trigger
     raise JobFileError("is not a trigger", value=value, way_out=_WAY_OUT)
 
 

@@ -49,11 +49,11 @@ class FileBitmap:
     def joined(self, where: Column | None = None) -> list[Column]:
         """The union of sets, of all rows or of some, as aggregates."""
         rows = F.lit(True) if where is None else where
-        return [F.bit_or(F.when(rows, F.col(each))).alias(each) for each in self.columns]
+        return [F.bit_or(F.when(rows, F.col(name))).alias(name) for name in self.columns]
 
     def none(self) -> list[Column]:
         """The empty set."""
-        return [F.lit(0).cast("bigint").alias(each) for each in self.columns]
+        return [F.lit(0).cast("bigint").alias(name) for name in self.columns]
 
     def any(self) -> Column:
         """Whether the set holds a file."""
@@ -61,7 +61,7 @@ class FileBitmap:
 
     def of(self, row: Mapping[str, Any]) -> list[str]:
         """The files of a set."""
-        words = [row[each] or 0 for each in self.columns]
+        words = [row[name] or 0 for name in self.columns]
         return [
             file
             for place, file in enumerate(self.files)

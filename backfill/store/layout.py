@@ -35,8 +35,8 @@ def layout_of(properties: Mapping[str, str]) -> Layout:
     Raises:
         ValueError: a size is invalid.
     """
-    sizes = [_bytes(properties[each]) for each in _FILE_SIZES if each in properties]
-    codecs = [properties[each].lower() for each in _CODECS if each in properties]
+    sizes = [_bytes(properties[name]) for name in _FILE_SIZES if name in properties]
+    codecs = [properties[name].lower() for name in _CODECS if name in properties]
     return Layout(sizes[0] if sizes else None, codecs[0] if codecs else None)
 
 

@@ -73,10 +73,10 @@ class Checkpoint:
                 value=str(self.to),
                 way_out="Choose a folder outside the source",
             )
-        for each in self.spec.table_folders():
-            if meet(str(output), each):
+        for place in self.spec.table_folders():
+            if meet(str(output), place):
                 raise TableError(
-                    f"the output would be written into the folder of a table of the job: {each}",
+                    f"the output would be written into the folder of a table of the job: {place}",
                     field="to",
                     value=str(self.to),
                     way_out=_ANOTHER,
@@ -116,9 +116,9 @@ class Checkpoint:
             delays["stream.right_watermark_delay"] = right
         place = {"source.path": self.spec.source.path, "source.format": self.spec.source.format}
         types = {
-            each.name: each.dataType.simpleString()
-            for each in schema
-            if each.name not in (CORRUPT, SOURCE)
+            field.name: field.dataType.simpleString()
+            for field in schema
+            if field.name not in (CORRUPT, SOURCE)
         }
         return {"settings": {**place, **own, **delays}, "types": types}
 

@@ -79,8 +79,8 @@ def stream(
     delay = watermark_delay or spec.stream.watermark_delay or Fixed(0)
     delays = delay, spec.stream.right_watermark_delay or delay
     reading.check_streamed(spec.source)
-    for name, each in spec.windows.items():
-        windows.check_streamed(name, each.window)
+    for name, entry in spec.windows.items():
+        windows.check_streamed(name, entry.window)
     checkpoints = [Checkpoint(spec, name, to, delays) for name in spec.windows]
     progress(f"opening {spec.source.path}")
     source = open_source(spark, spec.source)
@@ -108,10 +108,10 @@ def _frame(spec: JobSpec, name: str, rows: DataFrame, delays: tuple[Fixed, Fixed
     observed = normalised.observe(
         _EVENTS, F.count(F.lit(1)).alias("read"), F.count(REASON).alias("unusable")
     )
-    events, again = (each.where(F.col(REASON).isNull()) for each in (observed, normalised))
+    events, again = (frame.where(F.col(REASON).isNull()) for frame in (observed, normalised))
     if isinstance(window, JoinWindow):
         # Each side reads the source; its rows are counted once.
-        found = joined(
+        results = joined(
             (events, again),
             window,
             key=spec.key,
@@ -121,10 +121,10 @@ def _frame(spec: JobSpec, name: str, rows: DataFrame, delays: tuple[Fixed, Fixed
     else:
         definition = Definition(window, spec.windows[name].aggregates)
         check_names(definition.aggregates, spec.key, definition.window)
-        found = windows.windowed(
+        results = windows.windowed(
             events, definition, key=spec.key, arrival=spec.arrival, delay_us=delays[0].us
         )
-    return found.observe(_WINDOWS, F.count(F.lit(1)).alias("rows"))
+    return results.observe(_WINDOWS, F.count(F.lit(1)).alias("rows"))
 
 
 def _start(spark: SparkSession, frame: DataFrame, checkpoint: Checkpoint) -> StreamingQuery:
@@ -145,18 +145,18 @@ def _follow(query: StreamingQuery, name: str, progress: Callable[[str], None]) -
     drained = False
     while not drained:
         drained = bool(query.awaitTermination(_POLL_S))
-        for each in query.recentProgress:
+        for report in query.recentProgress:
             # A restart that finds nothing new reports a batch that it did not run.
-            if each.batchId not in batches and "addBatch" in each.durationMs:
-                batches[each.batchId] = batch = _batch(each)
+            if report.batchId not in batches and "addBatch" in report.durationMs:
+                batches[report.batchId] = batch = _batch(report)
                 progress(
-                    f"{name}: batch {each.batchId}: {batch.read:,} rows read, "
+                    f"{name}: batch {report.batchId}: {batch.read:,} rows read, "
                     f"{batch.rows:,} windows written"
                 )
     return Streamed(
-        read=sum(each.read for each in batches.values()),
-        unusable=sum(each.unusable for each in batches.values()),
-        rows=sum(each.rows for each in batches.values()),
+        read=sum(streamed.read for streamed in batches.values()),
+        unusable=sum(streamed.unusable for streamed in batches.values()),
+        rows=sum(streamed.rows for streamed in batches.values()),
         batches=len(batches),
         watermark_us=batches[max(batches)].watermark_us if batches else None,
     )
@@ -177,5 +177,5 @@ def _batch(progress: StreamingQueryProgress) -> Streamed:
 
 def _counted(row: Row) -> list[int]:
     """The counts in order, which Spark Connect gives as one field of the row."""
-    found = row.asDict()
-    return list(found["values"] if "values" in found else found.values())
+    fields = row.asDict()
+    return list(fields["values"] if "values" in fields else fields.values())

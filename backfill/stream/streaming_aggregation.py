@@ -124,13 +124,13 @@ def windowed(
     columns = [*keys, F.col(TIME), F.col(_AT), *arrivals]
     frame, bound = bind(stamped, columns, definition.aggregates.values(), len(arrival))
     inner = [key_name(i) for i in range(len(key))]
-    states = [state for each in bound.values() for state in each.partial()]
+    states = [state for binding in bound.values() for state in binding.partial()]
     grouped = frame.groupBy(*(inner or [_ONE_GROUP]), _of(definition.window).alias(_WINDOW))
     return grouped.agg(F.count(F.lit(1)).alias(EVENTS), *states).select(
         *(F.col(mine).alias(own) for mine, own in zip(inner, key, strict=True)),
         F.col(_WINDOW)["start"].alias("window_start"),
         F.col(_WINDOW)["end"].alias("window_end"),
-        *(bound[each].finish(name) for name, each in definition.aggregates.items()),
+        *(bound[aggregate].finish(name) for name, aggregate in definition.aggregates.items()),
     )
 
 

@@ -79,8 +79,8 @@ def joined(
         ColumnError: the events lack a column that the join looks at.
         WindowError: a predicate, or the condition, does not fit the events.
     """
-    for each in events:
-        check_looked_at(each, window)
+    for frame in events:
+        check_looked_at(frame, window)
     id = None if id in key else id
     left, right = (
         _side(rows, text, side, window, key, id, delay)
@@ -91,12 +91,12 @@ def joined(
     at, other = F.col(f"{LEFT}.{AT}"), F.col(f"{RIGHT}.{AT}")
     reach = window.in_time
     inner = [key_name(i) for i in range(len(key))] or [_ONE_GROUP]
-    met = [F.col(f"{LEFT}.{each}") == F.col(f"{RIGHT}.{each}") for each in inner]
+    met = [F.col(f"{LEFT}.{name}") == F.col(f"{RIGHT}.{name}") for name in inner]
     # Only inequalities of this form tell Spark when an event is no longer of use.
     met += [other >= at - _interval(-reach.low), other <= at + _interval(reach.high)]
     if window.how == "full":
         # Among the events that it keeps, a full join treats keys that are NULL as equal.
-        met += [F.col(f"{LEFT}.{each}") >= F.col(f"{RIGHT}.{each}") for each in inner]
+        met += [F.col(f"{LEFT}.{name}") >= F.col(f"{RIGHT}.{name}") for name in inner]
     if window.where is not None:
         met.append(F.expr(window.where))
     pairs = left.alias(LEFT).join(right.alias(RIGHT), reduce(and_, met), _HOWS[window.how])
@@ -140,8 +140,8 @@ def _result(window: JoinWindow, key: Sequence[str], id: str | None) -> list[Colu
             for name, (side, what) in window.own_columns(id).items()
         ),
         *(
-            F.col(f"{each.side}.{quoted(each.name)}").alias(name)
-            for name, each in window.columns.items()
+            F.col(f"{side_column.side}.{quoted(side_column.name)}").alias(name)
+            for name, side_column in window.columns.items()
         ),
     ]
 

@@ -29,7 +29,7 @@ class Dates:
     def of(ranges: Iterable[Range]) -> Dates:
         """The union of ranges that may overlap."""
         joined: list[Range] = []
-        for low, high in sorted(each for each in ranges if each[0] < each[1]):
+        for low, high in sorted(pair for pair in ranges if pair[0] < pair[1]):
             if joined and low <= joined[-1][1]:
                 joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
             else:
@@ -44,7 +44,7 @@ class Dates:
     @staticmethod
     def from_json(value: Iterable[Iterable[str]]) -> Dates:
         """Reads what `json` returned."""
-        pairs = (tuple(map(dt.date.fromisoformat, each)) for each in value)
+        pairs = (tuple(map(dt.date.fromisoformat, texts)) for texts in value)
         return Dates.of((low, high) for low, high in pairs)
 
     def json(self) -> list[list[str]]:
@@ -72,7 +72,7 @@ class Dates:
 
     def rest(self) -> Dates:
         """All other dates."""
-        edges = [dt.date.min, *(edge for each in self.ranges for edge in each), dt.date.max]
+        edges = [dt.date.min, *(edge for pair in self.ranges for edge in pair), dt.date.max]
         return Dates.of(zip(edges[::2], edges[1::2], strict=True))
 
     def days(self) -> Iterator[dt.date]:

@@ -69,24 +69,24 @@ class Arrived:
             did not come so far.
         """
         at = F.struct(ORDER, PLACE, *self.clocks)
-        spans = {each: (CLOCKS[each][1], each) for each in clocks}
+        spans = {clock: (CLOCKS[clock][1], clock) for clock in clocks}
         rises = (
             _by_clock(self.frame, spans, [at.alias(_AT)])
             .where(F.col(_FROM) < F.col(_TO))
             .select(PARTITION, BY, _BLOCK, F.col(_TO).alias(_VALUE), _AT, F.lit(0).alias(_IS_DUE))
         )
-        known = {each: (f"{_FROM}{each}", f"{_TO}{each}") for each in clocks}
+        known = {clock: (f"{_FROM}{clock}", f"{_TO}{clock}") for clock in clocks}
         blocks = _by_clock(self.known, known, []).alias("blocks")
         within = reduce(
             and_,
             (
-                *(dues[each] == F.col(f"blocks.{each}") for each in (PARTITION, BY)),
+                *(dues[name] == F.col(f"blocks.{name}") for name in (PARTITION, BY)),
                 dues[DUE] > F.col(_FROM),
                 dues[DUE] <= F.col(_TO),
             ),
         )
         asked = dues.join(F.broadcast(blocks), within).select(
-            *(dues[each] for each in (PARTITION, BY, *keys)),
+            *(dues[name] for name in (PARTITION, BY, *keys)),
             _BLOCK,
             dues[DUE].alias(_VALUE),
             F.lit(1).alias(_IS_DUE),
@@ -98,21 +98,21 @@ class Arrived:
             .orderBy(F.col(_VALUE).desc(), _IS_DUE)
             .rowsBetween(Over.unboundedPreceding, Over.currentRow)
         )
-        found = both.withColumn(_AT, F.last(_AT, ignorenulls=True).over(back))
-        return found.where(F.col(_IS_DUE) == 1).select(PARTITION, *keys, f"{_AT}.*")
+        rows = both.withColumn(_AT, F.last(_AT, ignorenulls=True).over(back))
+        return rows.where(F.col(_IS_DUE) == 1).select(PARTITION, *keys, f"{_AT}.*")
 
 
 def _by_clock(
     rows: DataFrame, clocks: Mapping[str, tuple[str, str]], also: Sequence[Column]
 ) -> DataFrame:
     """A row for each clock: where it moved from, and where to."""
-    each = F.array(
+    moves = F.array(
         *(
             F.struct(F.lit(name).alias(BY), F.col(begin).alias(_FROM), F.col(end).alias(_TO))
             for name, (begin, end) in clocks.items()
         )
     )
-    return rows.select(PARTITION, _BLOCK, *also, F.inline(each))
+    return rows.select(PARTITION, _BLOCK, *also, F.inline(moves))
 
 
 def with_clocks(events: DataFrame, ties: Sequence[str], clocks: Sequence[str]) -> Arrived:

@@ -49,12 +49,12 @@ class Batches:
 
     @classmethod
     def of(
-        cls, found: Iterable[tuple[int, int, int, int | None]], apart: Apart, *, marked: bool
+        cls, batches: Iterable[tuple[int, int, int, int | None]], apart: Apart, *, marked: bool
     ) -> Batches:
         """Runs the clock through the batches.
 
         Args:
-            found: for each batch, its number, its first and its last arrival, and its latest time
+            batches: for each batch, its number, its first and its last arrival, and its latest time
                 or watermark, in µs.
             apart: the operator.
             marked: whether these are watermarks.
@@ -62,7 +62,7 @@ class Batches:
         Raises:
             ReplayError: a batch's events did not arrive together.
         """
-        rows = sorted(found)
+        rows = sorted(batches)
         for one, other in pairwise(rows):
             if other[1] <= one[2]:
                 raise ReplayError(
@@ -76,7 +76,7 @@ class Batches:
         clock = apart.batches(marked=marked)
         idle = apart.settings.idle_batches
         before, after = [], []
-        followers = [*(each[0] for each in rows[1:]), *([None] if rows else [])]
+        followers = [*(row[0] for row in rows[1:]), *([None] if rows else [])]
         for (number, _, _, most), following in zip(rows, followers, strict=True):
             before.append(clock.late)
             if most is not None:
@@ -89,7 +89,7 @@ class Batches:
                 for _ in range(following - number - 1 or int(idle and rose)):
                     after[-1] = clock.now
                     clock.next_batch()
-        numbers, ends = [each[0] for each in rows], [each[2] for each in rows]
+        numbers, ends = [row[0] for row in rows], [row[2] for row in rows]
         return cls(numbers, ends, before, after, clock.now)
 
     @classmethod
@@ -101,7 +101,7 @@ class Batches:
             before.append(now)
             now = now if most is None else max(now, most)
             after.append(now)
-        return cls([each[0] for each in rows], [each[2] for each in rows], before, after, None)
+        return cls([row[0] for row in rows], [row[2] for row in rows], before, after, None)
 
     def place_of(self, batch: int) -> int:
         """The place of a batch among these."""

@@ -30,15 +30,15 @@ def fields_of(aggregates: Mapping[str, Aggregate]) -> tuple[dict[str, Field], di
     """Aggregates that have a form in Python, over plain fields, and these fields as columns."""
     fields: dict[str, Field] = {}
     columns: dict[str, Column] = {}
-    for number, (name, each) in enumerate(aggregates.items()):
+    for number, (name, aggregate) in enumerate(aggregates.items()):
         value = where = None
-        if each.python is None:
+        if aggregate.python is None:
             continue
-        if each.expression is not None:
+        if aggregate.expression is not None:
             value = f"x{number}"
-            columns[value] = to_column(each.expression)
-        if each.where is not None:
+            columns[value] = to_column(aggregate.expression)
+        if aggregate.where is not None:
             where = f"w{number}"
-            columns[where] = F.coalesce(to_column(each.where), F.lit(False))
-        fields[name] = Field(each.python, value, where)
+            columns[where] = F.coalesce(to_column(aggregate.where), F.lit(False))
+        fields[name] = Field(aggregate.python, value, where)
     return fields, columns

@@ -95,15 +95,18 @@ class History:
                 *(T.StructField(name, T.LongType()) for name in (START, END, PLACE, NUMBER)),
                 T.StructField(OP, T.StringType()),
                 T.StructField(TAKES_BACK, T.BooleanType()),
-                *(T.StructField(value_name(i), each) for i, each in enumerate(self.types)),
+                *(
+                    T.StructField(value_name(i), data_type)
+                    for i, data_type in enumerate(self.types)
+                ),
             ]
         )
         together = self._of_keys(rows).sortWithinPartitions(PARTITION, *self.inner, ORDER, PASSES)
         # Not before, so that columns that only carry a type are not exchanged and sorted.
         typed = together.withColumns(
-            {value_name(i): F.lit(None).cast(each) for i, each in enumerate(self.types)}
+            {value_name(i): F.lit(None).cast(data_type) for i, data_type in enumerate(self.types)}
         )
-        return self._told(typed.mapInArrow(replaying, schema))
+        return self._results(typed.mapInArrow(replaying, schema))
 
     def _of_keys(self, rows: DataFrame) -> DataFrame:
         """The rows, those of a key in one part.
@@ -135,8 +138,8 @@ class History:
             time_format=self.time_format,
             timezone=self.apart.zone,
         )
-        found = {field.name: field.dataType for field in made.schema.fields}
-        return [found[each] for each in self.aggregates]
+        column_types = {field.name: field.dataType for field in made.schema.fields}
+        return [column_types[name] for name in self.aggregates]
 
     def _rows(self, columns: Mapping[str, Column]) -> tuple[DataFrame, Batches | None]:
         """Events, and moments at which the clocks moved; or events, and their batches."""
@@ -146,7 +149,7 @@ class History:
             return self._in_batches(placed, columns)
         # With _USABLE, both readers of the clocks below need the same columns, so that Spark
         # exchanges the events once for both.
-        ties = [TIME, *(each for each in [*self.inner, *columns] if _sorts(placed, each)), _USABLE]
+        ties = [TIME, *(name for name in [*self.inner, *columns] if _sorts(placed, name)), _USABLE]
         arrived = with_clocks(placed, ties, [AFTER, *self._wall])
         used = arrived.frame.where(_USABLE)
         clock, passed = F.col(BEFORE).alias(CLOCK), F.lit(False).alias(PASSES)
@@ -186,9 +189,9 @@ class History:
     def _in_batches(
         self, placed: DataFrame, columns: Mapping[str, Column]
     ) -> tuple[DataFrame, Batches]:
-        ties = [TIME, *(each for each in columns if _sorts(placed, each))]
-        found = placed.groupBy(BATCH).agg(F.min(PLACE), F.max(PLACE), F.max(CLOCK_INPUT)).collect()
-        if any(number is None for number, *_ in found):
+        ties = [TIME, *(name for name in columns if _sorts(placed, name))]
+        rows = placed.groupBy(BATCH).agg(F.min(PLACE), F.max(PLACE), F.max(CLOCK_INPUT)).collect()
+        if any(number is None for number, *_ in rows):
             raise ReplayError(
                 "is NULL for some events",
                 field="batch",
@@ -196,7 +199,7 @@ class History:
                 way_out="Leave out events that no micro-batch has read",
             )
         batches = Batches.of(
-            [tuple(row) for row in found], self.apart, marked=self.watermark is not None
+            [tuple(row) for row in rows], self.apart, marked=self.watermark is not None
         )
         names = [PARTITION, *self.inner, PLACE, TIME, BATCH, *columns]
         # Takes the place of ORDER, by which they are sorted.
@@ -223,7 +226,7 @@ class History:
                 )
         usable = F.col(REASON).isNull()
         if self.key and streaming.null_key != "group":
-            usable &= reduce(or_, (column(each).isNotNull() for each in self.key))
+            usable &= reduce(or_, (column(key_column).isNotNull() for key_column in self.key))
         if not apart.engine.before_epoch:
             usable &= F.col(TIME) >= 0
         wall = F.col(TIME)
@@ -234,7 +237,7 @@ class History:
         if self.batch is not None:
             check_batch(self.events, self.batch, field="batch")
             number = [column(self.batch).cast("bigint").alias(BATCH)]
-        found = normal.select(
+        placed = normal.select(
             *(
                 positive_zero(column(name), types[name]).alias(inner)
                 for name, inner in zip(self.key, self.inner, strict=True)
@@ -245,10 +248,10 @@ class History:
             usable.alias(_USABLE),
             *number,
             *([wall.alias(WALL_INPUT)] if self._wall else []),
-            *(each.alias(name) for name, each in columns.items()),
+            *(expression.alias(name) for name, expression in columns.items()),
             *self._mark(normal),
         )
-        return found.where(F.col(PLACE).isNotNull()).withColumn(CLOCK_INPUT, self._clock())
+        return placed.where(F.col(PLACE).isNotNull()).withColumn(CLOCK_INPUT, self._clock())
 
     def _mark(self, normal: DataFrame) -> list[Column]:
         if self.watermark is None:
@@ -278,16 +281,16 @@ class History:
         return time_column(normal, name, None if instant else self.time_format, self.apart.zone)
 
     def _check_aggregates(self, columns: Mapping[str, Column]) -> None:
-        for name, each in self.aggregates.items():
-            if each.python is None:
+        for name, aggregated in self.aggregates.items():
+            if aggregated.python is None:
                 raise AggregateError(
                     "has no form in plain Python, which replays the results",
                     field=f"aggregates.{name}",
-                    value=str(each),
+                    value=str(aggregated),
                     way_out="Use count, sum, min, max, mean, variance, stddev, an exact "
                     "count_distinct, first, last, funnel, path, duration or bounce",
                 )
-        taken = {*(each.lower() for each in self.key), *ADDED}
+        taken = {*(key_column.lower() for key_column in self.key), *ADDED}
         for name in self.aggregates:
             if name.lower() in taken:
                 raise AggregateError(
@@ -305,9 +308,9 @@ class History:
                     way_out="Rename it in the events",
                 )
 
-    def _told(self, results: DataFrame) -> DataFrame:
+    def _results(self, results: DataFrame) -> DataFrame:
         types = {field.name: field.dataType for field in self.events.schema.fields}
-        keys = Key(self.key, tuple(types[each] for each in self.key))
+        keys = Key(self.key, tuple(types[name] for name in self.key))
         sessions = isinstance(self.apart.window, SessionWindow)
         at: Column = F.col(PLACE)
         arrived = types[self.arrival]

@@ -100,9 +100,9 @@ def table_as_of(
 
 def _seen(updates: DataFrame, arrival: Any) -> DataFrame:
     try:
-        found = updates.where(F.col("arrival") <= arrival)
+        rows = updates.where(F.col("arrival") <= arrival)
         # Over Spark Connect, only this looks at the types.
-        found.schema  # noqa: B018
+        rows.schema  # noqa: B018
     except AnalysisException as error:
         type = updates.schema["arrival"].dataType
         raise ColumnError(
@@ -111,7 +111,7 @@ def _seen(updates: DataFrame, arrival: Any) -> DataFrame:
             value=str(arrival),
             way_out="Give a value of that type",
         ) from error
-    return found
+    return rows
 
 
 def _check_deltas(deltas: Mapping[str, str], aggregates: Sequence[str]) -> None:

@@ -144,10 +144,10 @@ class Replaying:
             yield self._replayed(held, schema)
 
     def _replayed(self, held: Sequence[Sequence[_Row]], schema: pa.Schema) -> pa.RecordBatch:
-        parts = [held] if self.batches is None else [[each] for each in held]
+        parts = [held] if self.batches is None else [[group] for group in held]
         rows = [row for part in parts for row in self._results(part)]
         types = [
-            *(schema.field(each).type for each in self.keys),
+            *(schema.field(name).type for name in self.keys),
             *(pa.int64(), pa.int64(), pa.int64(), pa.int64(), pa.string(), pa.bool_()),
             *(schema.field(value_name(i)).type for i in range(len(self.aggregates))),
         ]
@@ -181,15 +181,15 @@ class Replaying:
         own = {key.same: key.own for (key, _, _), *_ in held}
         numbers = dict.fromkeys(own, 0)
         sent: dict[tuple[Any, int, int], tuple[Any, ...]] = {}
-        for each in made.emissions:
-            numbers[each.key] += 1
-            place = each.key, each.start, each.end
-            takes_back = each.values is None
-            if each.values is not None:
-                sent[place] = tuple(each.values[name] for name in self.aggregates)
+        for emission in made.emissions:
+            numbers[emission.key] += 1
+            place = emission.key, emission.start, emission.end
+            takes_back = emission.values is None
+            if emission.values is not None:
+                sent[place] = tuple(emission.values[name] for name in self.aggregates)
             values = sent.get(place, (None,) * len(self.aggregates))
-            result = each.arrival, numbers[each.key], each.op, takes_back
-            yield (*own[each.key], each.start, each.end, *result, *values)
+            result = emission.arrival, numbers[emission.key], emission.op, takes_back
+            yield (*own[emission.key], emission.start, emission.end, *result, *values)
 
     def _events(self, held: Sequence[Sequence[_Row]]) -> tuple[list[Event], int | None]:
         if self.batches is not None:
@@ -211,9 +211,9 @@ class Replaying:
             placed = zip(columns[PARTITION], clocks, columns.get(WALL, none), none, strict=True)
         else:
             # A batch's number is twice its place, which leaves room for its end after it.
-            places = [self.batches.place_of(each) for each in columns[BATCH]]
+            places = [self.batches.place_of(batch_number) for batch_number in columns[BATCH]]
             before = self.batches.before
-            placed = ((0, before[each], None, 2 * each) for each in places)
+            placed = ((0, before[place], None, 2 * place) for place in places)
         values = _fields(columns, self.fields) or [{} for _ in range(count)]
         orders = columns[ORDER]
         if self.batches is None:
@@ -267,12 +267,12 @@ class Replaying:
                 passes=True,
             )
             for number, level in [
-                *((each, None) for each in ended),
-                *((each + 1, batches.after[each // 2]) for each in gone),
+                *((number, None) for number in ended),
+                *((number + 1, batches.after[number // 2]) for number in gone),
             ]
         ]
         # They will be sorted by arrival again; those of equal arrival stay in this order.
-        together = sorted([*events, *ends], key=lambda each: (each.batch or 0, each.passes))
+        together = sorted([*events, *ends], key=lambda event: (event.batch or 0, event.passes))
         return together, batches.last
 
 
@@ -291,22 +291,22 @@ def _fields(columns: Mapping[str, Sequence[Any]], names: Sequence[str]) -> list[
     if len(names) == 1:
         (name,) = names
         return [{name: value} for value in columns[name]]
-    rows = zip(*(columns[each] for each in names), strict=True)
+    rows = zip(*(columns[field] for field in names), strict=True)
     return [dict(zip(names, values, strict=True)) for values in rows]
 
 
 def _keys(columns: Mapping[str, Sequence[Any]], keys: Sequence[str]) -> Iterable[_Key]:
     """The key of each row."""
     known: dict[Any, _Key] = {}
-    for values in zip(columns[PARTITION], *(columns[each] for each in keys), strict=True):
+    for values in zip(columns[PARTITION], *(columns[name] for name in keys), strict=True):
         try:
-            found = known.get(values)
+            key = known.get(values)
         except TypeError:  # a list or a struct
-            found = None
-        if found is None:
-            same = (values[0], *(hashable(each) for each in values[1:]))
-            found = known.setdefault(same, _Key(same, values[1:]))
-        yield found
+            key = None
+        if key is None:
+            same = (values[0], *(hashable(value) for value in values[1:]))
+            key = known.setdefault(same, _Key(same, values[1:]))
+        yield key
 
 
 def _is_instant(type: pa.DataType) -> bool:

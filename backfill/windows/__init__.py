@@ -219,7 +219,7 @@ class SlidingWindow:
             else positive(fixed(following, field="following"), field="following"),
             distinct=flag(distinct, field="distinct"),
         )
-        given = [each for each in ("before", "following", "distinct") if getattr(self, each)]
+        given = [name for name in ("before", "following", "distinct") if getattr(self, name)]
         if len(given) > 1:
             raise WindowError(
                 f"can't be combined with {given[0]}", field=given[1], way_out="Leave one out"
@@ -238,7 +238,7 @@ class SlidingWindow:
 
     def __str__(self) -> str:
         more = [f"following={self.following}"] if self.following else []
-        more += [each for each in ("before", "distinct") if getattr(self, each)]
+        more += [name for name in ("before", "distinct") if getattr(self, name)]
         parts = [f"size={self.size or 'unbounded'}", *more]
         return f"sliding({', '.join(parts)})"
 
@@ -363,7 +363,7 @@ def key_of(window: AnyWindow, key: tuple[str, ...]) -> tuple[str, ...]:
 def durations_of(window: AnyWindow) -> dict[str, Duration]:
     """The window's durations by name."""
     values = {field.name: getattr(window, field.name) for field in fields(window)}
-    return {name: each for name, each in values.items() if isinstance(each, Duration)}
+    return {name: value for name, value in values.items() if isinstance(value, Duration)}
 
 
 def _steps_fit(size: Duration, step: Duration) -> bool:

@@ -86,15 +86,15 @@ class JoinWindow:
             within=read_within(within),
             how=choice(how, HOWS, field="how"),
             where=predicate_text(where, field="where", example="right.amount > left.amount"),
-            columns={name: _column(name, each) for name, each in (columns or {}).items()},
+            columns={name: _column(name, column) for name, column in (columns or {}).items()},
         )
-        for name, each in self.columns.items():
-            if not self.has_right and each.side == RIGHT:
+        for name, column in self.columns.items():
+            if not self.has_right and column.side == RIGHT:
                 raise WindowError(
                     f"is of the right side, but rows of a join of kind {how} have only left "
                     "columns",
                     field=f"columns.{name}",
-                    value=str(each),
+                    value=str(column),
                     way_out="Use a column of the left side",
                 )
 
@@ -108,9 +108,9 @@ class JoinWindow:
 
     def showing(self, columns: Mapping[str, SideColumn]) -> JoinWindow:
         """The same pairs with other columns."""
-        found = copy(self)
-        set_fields(found, columns=columns)
-        return found
+        window = copy(self)
+        set_fields(window, columns=columns)
+        return window
 
     def own_columns(self, id: str | None) -> dict[str, tuple[str, str]]:
         """The columns that identify a row's events besides its time: the side, and time or id.
@@ -119,14 +119,14 @@ class JoinWindow:
             id: the column of the events' id; None if they have none, or if it is in the key.
         """
         sides = [LEFT, RIGHT] if self.has_right else [LEFT]
-        found: dict[str, tuple[str, str]] = {}
+        origins: dict[str, tuple[str, str]] = {}
         for side in sides:
             # A row without a left event stands at the time of its right one.
             if side == RIGHT or self.how == "full":
-                found[f"{side}_time"] = side, "time"
+                origins[f"{side}_time"] = side, "time"
             if id is not None:
-                found[id if side == LEFT else f"{id}_{RIGHT}"] = side, "id"
-        return found
+                origins[id if side == LEFT else f"{id}_{RIGHT}"] = side, "id"
+        return origins
 
     @property
     def in_time(self) -> Reach:
@@ -149,7 +149,9 @@ class JoinWindow:
     @property
     def looked_at(self) -> tuple[str, ...]:
         """The events' columns that rows have or that the condition mentions, each once."""
-        return tuple(dict.fromkeys(each.name for each in (*self.columns.values(), *self.mentioned)))
+        return tuple(
+            dict.fromkeys(column.name for column in (*self.columns.values(), *self.mentioned))
+        )
 
     @property
     def mentioned(self) -> tuple[SideColumn, ...]:
@@ -164,32 +166,32 @@ class JoinWindow:
         if isinstance(self.within, Reach):
             within = f"[{Fixed(self.within.low)}, {Fixed(self.within.high)}]"
         more = [f'where="{self.where}"'] if self.where else []
-        more += [f"{name}={each}" for name, each in sorted(self.columns.items())]
+        more += [f"{name}={column}" for name, column in sorted(self.columns.items())]
         sides = [f'left="{self.left}"', f'right="{self.right}"']
         return f"join({', '.join([*sides, f'within={within}', f'how={self.how}', *more])})"
 
 
 def _predicate(value: object, *, field: str) -> str:
-    found = predicate_text(value, field=field, example="event_type = 'click'")
-    if found is None:
+    predicate = predicate_text(value, field=field, example="event_type = 'click'")
+    if predicate is None:
         raise WindowError(
             "does not say which events are on this side",
             field=field,
             way_out="Write a predicate such as event_type = 'click', or true for all events",
         )
-    return found
+    return predicate
 
 
 def _column(name: str, value: object) -> SideColumn:
-    found = _COLUMN.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
+    match = _COLUMN.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         raise WindowError(
             "must be a column of one side",
             field=f"columns.{name}",
             value=value,
             way_out="Write left.column or right.column",
         )
-    return SideColumn(found[1], _unquoted(found[2]))
+    return SideColumn(match[1], _unquoted(match[2]))
 
 
 def _unquoted(name: str) -> str:

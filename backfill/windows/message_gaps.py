@@ -57,5 +57,5 @@ def read_messages(value: object) -> Messages | None:
     """Messages, or text such as "5 messages"; None for anything else."""
     if isinstance(value, Messages):
         return value
-    found = _TEXT.fullmatch(value.strip()) if isinstance(value, str) else None
-    return messages(int(found[1])) if found else None
+    match = _TEXT.fullmatch(value.strip()) if isinstance(value, str) else None
+    return messages(int(match[1])) if match else None

@@ -35,7 +35,7 @@ class RollingWindow:
     @property
     def longest_us(self) -> int:
         """The length of the longest window, µs."""
-        return max(each.us for each in self.windows)
+        return max(window.us for window in self.windows)
 
     @property
     def reach_us(self) -> int:

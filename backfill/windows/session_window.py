@@ -194,7 +194,7 @@ class SessionWindow:
         """Whether a rule can cut a session."""
         named = (self.new_when, self.start_when, self.end_when)
         limits = (self.max_duration, self.max_events, self.split)
-        return any(named) or any(each is not None for each in limits)
+        return any(named) or any(limit is not None for limit in limits)
 
     @property
     def drops(self) -> bool:
@@ -210,7 +210,7 @@ class SessionWindow:
 
     def __str__(self) -> str:
         given = [f"gap={self.gap}"]
-        for name in (each.name for each in fields(self)[1:]):
+        for name in (field.name for field in fields(self)[1:]):
             value = getattr(self, name)
             if name == "split" and value is not None:
                 given.append(f"split={_shown_time(value)}")

@@ -52,7 +52,7 @@ class Explanation:
 
     def __post_init__(self) -> None:
         # A cause that is not listed could be neither accepted nor drawn.
-        unknown = [each for each in self.causes if each not in CAUSES]
+        unknown = [cause for cause in self.causes if cause not in CAUSES]
         if unknown:
             raise ValueError(f"not listed as causes: {', '.join(unknown)}")
 
@@ -92,16 +92,16 @@ class Case:
         """What was made under this name before, or else is made now."""
         if name not in self.made:
             self.made[name] = make()
-        found: T = self.made[name]
-        return found
+        value: T = self.made[name]
+        return value
 
     @property
     def tries(self) -> int:
         """How many replays may still be made to look for faults of one difference."""
         if self.operator.among is not None:
             return min(MOST_TRIES, self.operator.among.tries)
-        each = max(1, len(self.events)) * max(1, len(self.differences))
-        return max(1, min(MOST_TRIES, _MOST_REPLAYED // each))
+        cost = max(1, len(self.events)) * max(1, len(self.differences))
+        return max(1, min(MOST_TRIES, _MOST_REPLAYED // cost))
 
     def same(self, one: Row, other: Row) -> bool:
         """Whether two rows are equal."""
@@ -193,7 +193,7 @@ class Case:
     @cached_property
     def by_arrival(self) -> Mapping[Any, Event]:
         """The events by their arrivals."""
-        return {each.arrival: each for each in self.events}
+        return {event.arrival: event for event in self.events}
 
     def floored(self, event: Event) -> int | None:
         """The event's time as the rows have it."""

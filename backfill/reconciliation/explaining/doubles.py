@@ -47,12 +47,12 @@ class Doubles:
         self._back = back
         self._closed = closed
         self._aggregates = {
-            name: each for name, each in aggregates.items() if each.python in _ADDED
+            name: aggregate for name, aggregate in aggregates.items() if aggregate.python in _ADDED
         }
         timed = [
-            (each.time - each.time % tick, each)
-            for each in (events if self._aggregates else ())
-            if each.time is not None
+            (event.time - event.time % tick, event)
+            for event in (events if self._aggregates else ())
+            if event.time is not None
         ]
         timed.sort(key=itemgetter(0))
         self._times = [time for time, _ in timed]
@@ -66,8 +66,8 @@ class Doubles:
         high = last(self._times, row.end)
         inside = self._events[low:high]
         return {
-            name: _slack(each.python, _values(each, inside))
-            for name, each in self._aggregates.items()
+            name: _slack(aggregate.python, _values(aggregate, inside))
+            for name, aggregate in self._aggregates.items()
         }
 
     def some_order(self, made: Row, other: Mapping[str, Any], events: Sequence[Event]) -> bool:
@@ -98,9 +98,9 @@ def same_rows(one: Row, other: Row, doubles: Doubles) -> bool:
 
 def _values(aggregate: Aggregated, events: Iterable[Event]) -> list[float]:
     where, name = aggregate.where, str(aggregate.expression)
-    values = [each.value for each in events if each.value is not None]
-    found = [each[name] for each in values if where is None or each[str(where)] is True]
-    return [float(each) for each in found if each is not None]
+    values = [event.value for event in events if event.value is not None]
+    numbers = [value[name] for value in values if where is None or value[str(where)] is True]
+    return [float(number) for number in numbers if number is not None]
 
 
 def _slack(python: str | None, values: Sequence[float]) -> Slack:
@@ -109,7 +109,7 @@ def _slack(python: str | None, values: Sequence[float]) -> Slack:
     count = len(values)
     if python in ("variance", "stddev"):
         # Twice, since two ways to compute it are compared, and not two orders of one.
-        squares = sum(Fraction(each) ** 2 for each in values)
+        squares = sum(Fraction(value) ** 2 for value in values)
         most = 2 * count * _UNIT * squares / max(1, count - 1)
         return Slack(most, squared=python == "stddev")
     bound = count * _UNIT * _absolute(values)
@@ -118,7 +118,7 @@ def _slack(python: str | None, values: Sequence[float]) -> Slack:
 
 def _absolute(values: Iterable[float]) -> Fraction:
     """The sum of absolute values."""
-    return sum((abs(Fraction(each)) for each in values), Fraction(0))
+    return sum((abs(Fraction(value)) for value in values), Fraction(0))
 
 
 def _some_order(python: str, values: Sequence[float], value: float) -> bool:
@@ -126,7 +126,7 @@ def _some_order(python: str, values: Sequence[float], value: float) -> bool:
         return False
     if not math.isfinite(value):
         return _absolute(values) > Fraction(sys.float_info.max)
-    true = sum((Fraction(each) for each in values), Fraction(0))
+    true = sum((Fraction(number) for number in values), Fraction(0))
     if python == "mean":
         true /= len(values)
     return abs(Fraction(value) - true) <= _slack(python, values).most

@@ -34,7 +34,9 @@ def is_needed(case: Case, differences: Sequence[Difference], base: Outcome) -> b
     """
     alone = replace(case, operator=replace(case.operator, among=None))
     left = case.once("left to try without", lambda: [_FEW_TIMES * len(case.events)])
-    counts = (name for name, each in case.operator.aggregates.items() if is_plain_count(each))
+    counts = (
+        name for name, aggregate in case.operator.aggregates.items() if is_plain_count(aggregate)
+    )
     whole = len(differences) == len(case.differences)
 
     def counted(name: str, rows: Timeline) -> int:
@@ -46,9 +48,9 @@ def is_needed(case: Case, differences: Sequence[Difference], base: Outcome) -> b
 
     def without_it(difference: Difference) -> bool:
         own, made = nearby(alone, difference.hull, base)
-        for each in of_one_event(own, difference, made):
+        for hypothesis in of_one_event(own, difference, made):
             left[0] -= len(own.events)
-            if left[0] < 0 or case.gives(each, difference.hull):
+            if left[0] < 0 or case.gives(hypothesis, difference.hull):
                 return True
         return False
 
@@ -57,18 +59,18 @@ def is_needed(case: Case, differences: Sequence[Difference], base: Outcome) -> b
 
 def _of_these(case: Case, differences: Sequence[Difference], rows: Timeline) -> Iterable[Row]:
     """The rows that belong to one of the differences, each once."""
-    found = {
+    by_id = {
         id(row): row
-        for each in differences
-        for row in rows.about(*each.hull)
-        if case.concerns(row, each.hull)
+        for difference in differences
+        for row in rows.about(*difference.hull)
+        if case.concerns(row, difference.hull)
     }
-    return found.values()
+    return by_id.values()
 
 
-def in_doubt(found: Found) -> Found:
+def in_doubt(explained: Found) -> Found:
     """The same, marked as not the only explanation."""
-    return replace(found, proved=False, evidence={**found.evidence, "explanations": 2})
+    return replace(explained, proved=False, evidence={**explained.evidence, "explanations": 2})
 
 
 def may_wait(case: Case, difference: Difference) -> bool:
@@ -78,34 +80,36 @@ def may_wait(case: Case, difference: Difference) -> bool:
     return any(row.end > case.complete for row in difference.batch)
 
 
-def beside_lost(case: Case, found: list[Explanation], others: Collection[int]) -> list[Explanation]:
+def beside_lost(
+    case: Case, explanations: list[Explanation], others: Collection[int]
+) -> list[Explanation]:
     """The explanations, in doubt if they assume that events that are proved lost moved the clock.
 
     Args:
         case: the key.
-        found: for each of its differences.
+        explanations: for each of its differences.
         others: the places of those that the operator as it is described does not give.
     """
-    of_lost = [e for e in found if e.proved and "left_out" in e.evidence]
-    gone = {arrival for each in of_lost for arrival in each.evidence["left_out"]}
-    if not gone or len(of_lost) == sum(each.proved for each in found):
-        return found
+    of_lost = [e for e in explanations if e.proved and "left_out" in e.evidence]
+    gone = {arrival for explanation in of_lost for arrival in explanation.evidence["left_out"]}
+    if not gone or len(of_lost) == sum(explanation.proved for explanation in explanations):
+        return explanations
     if case.operator.among is None:
         moved = _moves_clock(case.events, gone)
         doubted = [
-            moved and (place in others or any(CAUSES[each].of_order for each in one.causes))
-            for place, one in enumerate(found)
+            moved and (place in others or any(CAUSES[cause].of_order for cause in one.causes))
+            for place, one in enumerate(explanations)
         ]
     else:
         # All keys are replayed without them, so the clock is that of the others.
-        rest = without(case, [each for each in case.events if each.arrival in gone])
+        rest = without(case, [event for event in case.events if event.arrival in gone])
         doubted = [
             case.gives(rest, difference.hull) is (place in others)
             for place, difference in enumerate(case.differences)
         ]
     return [
         in_doubt(one) if one.proved and doubt and "left_out" not in one.evidence else one
-        for one, doubt in zip(found, doubted, strict=True)
+        for one, doubt in zip(explanations, doubted, strict=True)
     ]
 
 
@@ -113,7 +117,7 @@ def is_of_gap(case: Case, everywhere: Hypothesis) -> bool:
     """Whether another gap explains the other ends of sessions as well."""
     if everywhere.causes != ("end_convention",):
         return False
-    return any(case.gives_all(each) for each in of_settings(case, case.differences[0]))
+    return any(case.gives_all(hypothesis) for hypothesis in of_settings(case, case.differences[0]))
 
 
 def strange_rows(
@@ -142,9 +146,9 @@ def strange_rows(
 def _moves_clock(events: Iterable[Event], gone: Collection[Any]) -> bool:
     """Whether the clock that events met may have come from lost events, given by their arrivals."""
     met = [
-        (each.clock, each.time, each.arrival in gone)
-        for each in events
-        if each.clock is not None and each.time is not None
+        (event.clock, event.time, event.arrival in gone)
+        for event in events
+        if event.clock is not None and event.time is not None
     ]
     clocks = sorted({clock for clock, _, _ in met})
     for clock, time, lost in met:

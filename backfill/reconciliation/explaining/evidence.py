@@ -16,11 +16,11 @@ _DROPPED = "dropped"
 _MOST = 100
 
 
-def with_events(found: Explanation, rows: Mapping[int, Mapping[str, Any]]) -> Explanation:
+def with_events(explanation: Explanation, rows: Mapping[int, Mapping[str, Any]]) -> Explanation:
     """The explanation, with events given by time, place and id.
 
     Args:
-        found: of one key; its evidence gives events by their arrivals.
+        explanation: of one key; its evidence gives events by their arrivals.
         rows: the key's events by arrival. A made-up copy comes right after its event.
     """
 
@@ -34,15 +34,15 @@ def with_events(found: Explanation, rows: Mapping[int, Mapping[str, Any]]) -> Ex
         }
         return {name: value for name, value in known.items() if value is not None}
 
-    evidence = dict(found.evidence)
+    evidence = dict(explanation.evidence)
     for name in _EVENTS:
         if name in evidence:
-            evidence[name] = [described(each) for each in evidence[name][:_MOST]]
+            evidence[name] = [described(arrival) for arrival in evidence[name][:_MOST]]
     if _DROPPED in evidence:
         evidence[_DROPPED] = [
-            {**described(each["arrival"]), "late_by_us": each["late_by_us"]}
-            for each in evidence[_DROPPED][:_MOST]
+            {**described(event["arrival"]), "late_by_us": event["late_by_us"]}
+            for event in evidence[_DROPPED][:_MOST]
         ]
     if evidence.get(_EVENT) in rows:
         evidence[_EVENT] = described(evidence[_EVENT])
-    return replace(found, evidence=evidence)
+    return replace(explanation, evidence=evidence)

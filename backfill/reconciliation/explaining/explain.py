@@ -35,8 +35,8 @@ from backfill.reconciliation.explaining.timeline import Timeline
 from backfill.replay import Event
 
 #: The causes that a replay shows by itself, in the order in which they count.
-_SHOWN = tuple(name for name, each in CAUSES.items() if each.shown)
-_OF_ORDER = {name for name, each in CAUSES.items() if each.of_order}
+_SHOWN = tuple(name for name, cause in CAUSES.items() if cause.shown)
+_OF_ORDER = {name for name, cause in CAUSES.items() if cause.of_order}
 
 
 def explain(case: Case) -> list[Explanation]:
@@ -58,14 +58,14 @@ def explain(case: Case) -> list[Explanation]:
         if not is_needed(case, [case.differences[n] for n in sorted(of_it)], base):
             # The shift explains these, but so does what is found for them one by one.
             moved, doubted = None, of_it
-    found: list[Explanation] = []
+    explanations: list[Explanation] = []
     # Places of those that the operator as it is described does not give, shifted or not.
     others = set()
     for place, difference in enumerate(case.differences):
         if case.gives(plain, difference.hull):
-            found.append(_shown(case, difference, plain))
+            explanations.append(_shown(case, difference, plain))
         elif moved is not None and place in of_it:
-            found.append(_shown(case, difference, moved))
+            explanations.append(_shown(case, difference, moved))
         else:
             others.add(place)
             if everywhere is not None:
@@ -74,9 +74,9 @@ def explain(case: Case) -> list[Explanation]:
                 one = Explanation((UNEXPLAINED,), False, {"looked_further": False})
             else:
                 one = _searched(case, difference, plain, base)
-            found.append(in_doubt(one) if one.proved and place in doubted else one)
-    found = beside_lost(case, found, others)
-    strange = strange_rows(case, found, others, base.rows)
+            explanations.append(in_doubt(one) if one.proved and place in doubted else one)
+    explanations = beside_lost(case, explanations, others)
+    strange = strange_rows(case, explanations, others, base.rows)
 
     def may_be_elsewhere(difference: Difference) -> bool:
         low, high = difference.hull
@@ -86,15 +86,15 @@ def explain(case: Case) -> list[Explanation]:
         in_doubt(one)
         if one.proved and "left_out" in one.evidence and may_be_elsewhere(difference)
         else one
-        for one, difference in zip(found, case.differences, strict=True)
+        for one, difference in zip(explanations, case.differences, strict=True)
     ]
 
 
 def _one_for_all(case: Case, plain: Hypothesis) -> Hypothesis | None:
     """One fault of settings or output that gives all the rows that the stream has of the key."""
     widest = Difference(
-        tuple(row for each in case.differences for row in each.batch),
-        tuple(row for each in case.differences for row in each.stream),
+        tuple(row for difference in case.differences for row in difference.batch),
+        tuple(row for difference in case.differences for row in difference.stream),
     )
     for first in (plain, *of_settings(case, widest)):
         if first.causes and case.gives_all(first):
@@ -122,14 +122,16 @@ def _searched(case: Case, difference: Difference, plain: Hypothesis, base: Outco
             *kinds,
         ]
     for kind in kinds:
-        for each in kind:
-            if case.gives(each, difference.hull):
-                needed = not each.proved or is_needed(case, [difference], base)
-                found = _both(plain, each)
-                return _shown(case, difference, found if needed else in_doubt(found))
+        for hypothesis in kind:
+            if case.gives(hypothesis, difference.hull):
+                needed = not hypothesis.proved or is_needed(case, [difference], base)
+                both = _both(plain, hypothesis)
+                return _shown(case, difference, both if needed else in_doubt(both))
     own, made = nearby(case, difference.hull, base)
     holding = [
-        each for each in of_input(own, difference, made) if case.gives(each, difference.hull)
+        hypothesis
+        for hypothesis in of_input(own, difference, made)
+        if case.gives(hypothesis, difference.hull)
     ]
     if holding:
         return _shown(case, difference, _only_one(case, difference, holding))
@@ -145,9 +147,9 @@ def _of_its_output(case: Case, difference: Difference, rows: Timeline) -> Iterat
 
     If the stream also has a window where it belongs, the one here is not shifted but only alike.
     """
-    for each in of_output_near(case, difference, rows):
-        if "shift_us" not in each.evidence or not is_only_alike(case, difference, each):
-            yield each
+    for hypothesis in of_output_near(case, difference, rows):
+        if "shift_us" not in hypothesis.evidence or not is_only_alike(case, difference, hypothesis):
+            yield hypothesis
 
 
 def _only_one(case: Case, difference: Difference, holding: Sequence[Hypothesis]) -> Hypothesis:
@@ -156,24 +158,27 @@ def _only_one(case: Case, difference: Difference, holding: Sequence[Hypothesis])
     Sets of events that differ only in their arrivals are one explanation.
     """
 
-    def rows_of(each: Hypothesis) -> tuple[Any, ...]:
+    def rows_of(hypothesis: Hypothesis) -> tuple[Any, ...]:
         events = [
-            case.by_arrival[n] for n in (each.evidence.get("left_out") or each.evidence["repeated"])
+            case.by_arrival[n]
+            for n in (hypothesis.evidence.get("left_out") or hypothesis.evidence["repeated"])
         ]
-        return each.causes[0], sorted(
+        return hypothesis.causes[0], sorted(
             (e.time or 0, repr(sorted((e.value or {}).items()))) for e in events
         )
 
-    def events_of(each: Hypothesis) -> int:
-        return len(each.evidence.get("left_out") or each.evidence["repeated"])
+    def events_of(hypothesis: Hypothesis) -> int:
+        return len(hypothesis.evidence.get("left_out") or hypothesis.evidence["repeated"])
 
     fewest = min(holding, key=events_of)
-    whole = [each for each in holding if each.evidence.get("all_of_a_window")]
+    whole = [hypothesis for hypothesis in holding if hypothesis.evidence.get("all_of_a_window")]
     if whole and min(map(events_of, whole)) <= events_of(fewest):
         return min(whole, key=events_of)
-    different = {repr(rows_of(each)) for each in holding if not _says_more(each, fewest)}
+    different = {
+        repr(rows_of(hypothesis)) for hypothesis in holding if not _says_more(hypothesis, fewest)
+    }
     assert fewest.replayed is not None
-    near = {each.arrival for each in case.inside(difference.hull)}
+    near = {event.arrival for event in case.inside(difference.hull)}
     # An event that the operator drops under it was late, or is missing as well.
     dropped = "left_out" in fewest.evidence and not near.isdisjoint(fewest.replayed.dropped)
     count = len(different) + dropped
@@ -198,21 +203,24 @@ def _not_replayed(case: Case, difference: Difference) -> Explanation:
     return Explanation((UNEXPLAINED,), False)
 
 
-def _shown(case: Case, difference: Difference, found: Hypothesis) -> Explanation:
+def _shown(case: Case, difference: Difference, hypothesis: Hypothesis) -> Explanation:
     """What the replay shows about a difference, besides the fault that it assumes."""
     hull = difference.hull
-    evidence: dict[str, Any] = dict(found.evidence)
+    evidence: dict[str, Any] = dict(hypothesis.evidence)
     shown: set[str] = set()
-    if found.replayed is not None:
-        shown = facts(case, difference, found.replayed, evidence)
+    if hypothesis.replayed is not None:
+        shown = facts(case, difference, hypothesis.replayed, evidence)
     if case.expired is not None and not difference.batch and hull[1] < case.expired:
         shown.add("retention")
-    causes = (*found.causes, *(each for each in _SHOWN if each in shown - set(found.causes)))
-    rows = [row for row in found.rows.about(*hull) if case.concerns(row, hull)]
+    causes = (
+        *hypothesis.causes,
+        *(name for name in _SHOWN if name in shown - set(hypothesis.causes)),
+    )
+    rows = [row for row in hypothesis.rows.about(*hull) if case.concerns(row, hull)]
     if causes:
         # What an unknown order of arrival decides, another order may decide otherwise.
         sure = case.operator.ordered or not case.operator.drops or not _OF_ORDER & {*causes}
-        shown_by = Explanation(causes, found.proved and sure, evidence, rows)
+        shown_by = Explanation(causes, hypothesis.proved and sure, evidence, rows)
         waits = "missing_in_stream" in causes and may_wait(case, difference)
         return in_doubt(shown_by) if waits else shown_by
     # The operator, fed with the source's events, gives what the stream has. So the batch has other
@@ -221,17 +229,17 @@ def _shown(case: Case, difference: Difference, found: Hypothesis) -> Explanation
     made = sorted((row for row in whole if case.concerns(row, hull)), key=lambda row: row.bounds)
     batch = sorted(difference.batch, key=lambda row: row.bounds)
     pairs = list(zip(batch, made, strict=False))
-    if len(batch) != len(made) or any(ours.bounds != each.bounds for ours, each in pairs):
+    if len(batch) != len(made) or any(ours.bounds != row.bounds for ours, row in pairs):
         return Explanation(("missing_in_batch",), True, evidence, rows)
-    if not all(case.same(ours, each) for ours, each in pairs):
+    if not all(case.same(ours, row) for ours, row in pairs):
         ordered = all(
-            case.doubles.some_order(each, ours.values, [case.by_arrival[n] for n in each.written])
-            for ours, each in pairs
+            case.doubles.some_order(row, ours.values, [case.by_arrival[n] for n in row.written])
+            for ours, row in pairs
         )
         cause = "float_order" if ordered else "missing_in_batch"
         return Explanation((cause,), True, evidence, rows)
     theirs = {row.bounds: row for row in rows}
-    alike = all(each.bounds in theirs and case.same(each, theirs[each.bounds]) for each in made)
+    alike = all(row.bounds in theirs and case.same(row, theirs[row.bounds]) for row in made)
     if difference.status == "value_differs" and alike:
         # The values that differ are not among those that are replayed.
         return Explanation(("missing_in_batch",), True, evidence, rows)
@@ -251,9 +259,9 @@ def _in_batch(case: Case) -> Timeline:
     operator = case.operator
     batch = case.batch or replace(operator, engine=PLAIN, settings={}, end_clock=None)
     events = [
-        replace(each, clock=None, watermark=None, batch=None)
-        for each in case.events
-        if each.arrival not in case.copies
+        replace(event, clock=None, watermark=None, batch=None)
+        for event in case.events
+        if event.arrival not in case.copies
     ]
     return Timeline(batch.rows(batch.replay(events).final))
 
@@ -275,14 +283,14 @@ def _renumbered(case: Case) -> Case:
     """
     if case.operator.among is not None:
         return case
-    ordered: list[Event] = sorted(case.events, key=lambda each: each.arrival)
-    places = {each.arrival: 2 * place for place, each in enumerate(ordered)}
-    events = [replace(each, arrival=places[each.arrival]) for each in ordered]
+    ordered: list[Event] = sorted(case.events, key=lambda event: event.arrival)
+    places = {event.arrival: 2 * place for place, event in enumerate(ordered)}
+    events = [replace(event, arrival=places[event.arrival]) for event in ordered]
     settings = dict(case.operator.settings)
     for name in ("restarts", "commits"):
         given = settings.get(name)
         if given is not None and not isinstance(given, int):
-            settings[name] = tuple(_next(ordered, each) for each in given)
+            settings[name] = tuple(_next(ordered, arrival) for arrival in given)
     return replace(
         case,
         events=events,
@@ -294,5 +302,5 @@ def _renumbered(case: Case) -> Case:
 def _next(events: Sequence[Event], arrival: Any) -> int:
     """The place of the first of these events that arrived then or later."""
     return next(
-        (2 * i for i, each in enumerate(events) if each.arrival >= arrival), 2 * len(events)
+        (2 * i for i, event in enumerate(events) if event.arrival >= arrival), 2 * len(events)
     )

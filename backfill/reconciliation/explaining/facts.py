@@ -30,17 +30,17 @@ def facts(case: Case, difference: Difference, made: Outcome, evidence: dict[str,
     """
     hull = difference.hull
     shown = set()
-    near = [each.arrival for each in case.inside(hull)]
-    dropped = [each for arrival in near for each in made.dropped.get(arrival, ())]
+    near = [event.arrival for event in case.inside(hull)]
+    dropped = [event for arrival in near for event in made.dropped.get(arrival, ())]
     lost = [
-        (each.arrival, each.late_by, _DROPPED[each.reason])
-        for each in dropped
-        if each.reason in _DROPPED
+        (event.arrival, event.late_by, _DROPPED[event.reason])
+        for event in dropped
+        if event.reason in _DROPPED
     ]
     lost += [
-        (each.arrival, each.late_by, "late")
+        (window.arrival, window.late_by, "late")
         for bounds in {row.bounds for row in difference.batch}
-        for each in made.dropped_windows.get(bounds, ())
+        for window in made.dropped_windows.get(bounds, ())
     ]
     for arrival, late_by, cause in sorted(set(lost), key=repr):
         shown.add(cause)
@@ -87,10 +87,10 @@ def _misplaced(case: Case, hull: tuple[int, int], made: Outcome, *, missing: boo
         return []
     distinct = is_distinct(window)
     taken = {
-        each.arrival
-        for each in case.inside(hull)
-        if each.arrival not in made.dropped
-        and not (distinct and (case.floored(each) or 0) < hull[0])
+        event.arrival
+        for event in case.inside(hull)
+        if event.arrival not in made.dropped
+        and not (distinct and (case.floored(event) or 0) < hull[0])
     }
     final = made.windows("final", case.operator).about(*hull)
     rows = [row for row in final if case.concerns(row, hull)]

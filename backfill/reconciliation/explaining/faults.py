@@ -65,8 +65,8 @@ def of_output_near(case: Case, difference: Difference, rows: Timeline) -> Iterat
     ends = _ends(case, rows)
     reach = max(map(abs, ends), default=0)
     near = rows.about(low - reach, high + reach)
-    for each in ends:
-        yield _ended(near, each)
+    for end in ends:
+        yield _ended(near, end)
     yield from _roundings(case, difference.stream, near)
 
 
@@ -84,7 +84,7 @@ def moved(row: Row, shift: int) -> Row:
 
 def is_among(case: Case, row: Row, rows: Mapping[tuple[int, int], Sequence[Row]]) -> bool:
     """Whether a row is among others, which are given by their bounds."""
-    return any(case.same(row, each) for each in rows.get(row.bounds, ()))
+    return any(case.same(row, other) for other in rows.get(row.bounds, ()))
 
 
 def shifted(rows: Iterable[Row], shift: int) -> Hypothesis:
@@ -98,7 +98,7 @@ def _ends(case: Case, rows: Timeline) -> list[int]:
     if not isinstance(window, SessionWindow):
         return []
     reaches = (window.gap.us, -window.gap.us, -1, 1, -1_000, 1_000)
-    return [each for each in reaches if rows.shortest + each >= 0]
+    return [reach for reach in reaches if rows.shortest + reach >= 0]
 
 
 def _ended(rows: Iterable[Row], reach: int) -> Hypothesis:
@@ -125,7 +125,7 @@ def _roundings(case: Case, stream: Sequence[Row], rows: Sequence[Row]) -> Iterat
                 continue
             evidence = {"digits": digits, "how": how.removeprefix("ROUND_").lower()}
             for names in (None, differ):
-                found = [
+                rounded_rows = [
                     row._replace(
                         values={
                             name: rounded(value, digits, how)
@@ -137,7 +137,7 @@ def _roundings(case: Case, stream: Sequence[Row], rows: Sequence[Row]) -> Iterat
                     for row in rows
                 ]
                 shown = evidence if names is None else {**evidence, "of": sorted(names)}
-                yield _hypothesis("rounded", found, shown)
+                yield _hypothesis("rounded", rounded_rows, shown)
 
 
 def of_settings(case: Case, difference: Difference) -> Iterator[Hypothesis]:
@@ -181,8 +181,8 @@ def of_restarts(case: Case, difference: Difference, base: Outcome) -> Iterator[H
 
 def _late(case: Case, difference: Difference, base: Outcome) -> list[Any]:
     """The arrivals of the late events of a difference, in order."""
-    near = [each.arrival for each in case.inside(difference.hull)]
-    return [n for n in near if any(each.reason == "late" for each in base.dropped.get(n, ()))]
+    near = [event.arrival for event in case.inside(difference.hull)]
+    return [n for n in near if any(event.reason == "late" for event in base.dropped.get(n, ()))]
 
 
 def _restarted(case: Case, arrival: Any, restored: bool | None) -> Hypothesis:
@@ -192,7 +192,7 @@ def _restarted(case: Case, arrival: Any, restored: bool | None) -> Hypothesis:
     operator = case.operator
     again = replace(operator, settings={**operator.settings, **settings}, end_clock=None)
     # The clock that the events bring is of an operator that was not restarted.
-    bare = [replace(each, clock=None) for each in case.events]
+    bare = [replace(event, clock=None) for event in case.events]
     evidence = {"before_arrival": arrival, "restored": bool(restored)}
     return replace(replayed(again, bare, "restart", evidence), proved=False)
 
@@ -201,23 +201,23 @@ def of_tombstones(case: Case, difference: Difference, base: Outcome) -> Iterator
     """Rows that the operator had sent and taken back, but that are still there."""
     gone = case.once("taken back", lambda: _taken_back(case, base))
     left = {
-        row.bounds: each
+        row.bounds: sent_row
         for row in difference.stream
-        for each in gone.get(row.bounds, ())
-        if case.same(row, each)
+        for sent_row in gone.get(row.bounds, ())
+        if case.same(row, sent_row)
     }
     if left:
         rows = Timeline([*base.rows.about(*difference.hull), *left.values()])
-        evidence = {"left_over": [list(each) for each in left]}
+        evidence = {"left_over": [list(bounds) for bounds in left]}
         yield Hypothesis(("tombstone_missing",), rows, base, evidence)
 
 
 def _taken_back(case: Case, base: Outcome) -> Mapping[tuple[int, int], list[Row]]:
     """The rows that were sent but are no longer in the output, by bounds."""
     sent = [
-        Window(each.key, each.start, each.end, each.values, None, each.events)
-        for each in base.made.emissions
-        if each.values is not None
+        Window(emission.key, emission.start, emission.end, emission.values, None, emission.events)
+        for emission in base.made.emissions
+        if emission.values is not None
     ]
     final = base.rows.by_bounds
     return by_bounds(row for row in case.operator.rows(sent) if row.bounds not in final)
@@ -284,15 +284,15 @@ def _wrong_gaps_at_ends(case: Case) -> list[Hypothesis]:
         {row.end - time for time in case.times if row.start <= time}
         for row in case.stream[:_FEW_ROWS]
     )
-    found = []
+    hypotheses = []
     for more in sorted(set.intersection(*of_each), key=abs)[:_FEW_GAPS]:
         gap = window.gap.us + more
         if more and gap > 0:
             wrong = case.operator.with_window(SessionWindow(gap=Fixed(gap)))
             made = replayed(wrong, case.events, "wrong_gap", {"gap_us": gap})
             rows = Timeline(row._replace(end=row.end + more) for row in made.rows)
-            found.append(replace(made, rows=rows))
-    return found
+            hypotheses.append(replace(made, rows=rows))
+    return hypotheses
 
 
 def _wrong_size(case: Case, window: _Sized, size: int) -> Hypothesis:
@@ -322,7 +322,7 @@ def rounded(value: Any, digits: int, how: str) -> Any:
         return value
     try:
         number = Decimal(repr(value)) if isinstance(value, float) else value
-        found = number.quantize(Decimal(1).scaleb(-digits), rounding=how)
+        quantized = number.quantize(Decimal(1).scaleb(-digits), rounding=how)
     except ArithmeticError:
         return value
-    return float(found) if isinstance(value, float) else found
+    return float(quantized) if isinstance(value, float) else quantized

@@ -55,15 +55,19 @@ def of_input(case: Case, difference: Difference, base: Outcome) -> Iterator[Hypo
         sizes = range(2, _FEW + 1) if many is None else (many,) if many > 1 else ()
         kinds = [tally.sets(counted, size, times, steps) for size in sizes]
         few = chain.from_iterable(sets for sets, _ in kinds)
-        found = [each for each in few if tally.fits(each, times)]
+        candidates = [events for events in few if tally.fits(events, times)]
         # A set that holds an event more than once can't be replayed, but may be right as well.
-        once = [each for each in found if len({e.arrival for e in each}) == len(each)]
+        once = [events for events in candidates if len({e.arrival for e in events}) == len(events)]
         # Without a count, there is always another way in which repeated events add up.
         known = not times or many is not None
-        sure = known and all(each for _, each in kinds) and len(once) == len(found) <= share
-        yield from _tried(case, [_Change(each, times) for each in once[:share]], sure=sure)
-        runs = (each for each in _runs(counted, many, steps) if tally.fits(each, times))
-        changes = [_Change(each, times) for each in islice(runs, most // 4)]
+        sure = (
+            known
+            and all(complete for _, complete in kinds)
+            and len(once) == len(candidates) <= share
+        )
+        yield from _tried(case, [_Change(events, times) for events in once[:share]], sure=sure)
+        runs = (run for run in _runs(counted, many, steps) if tally.fits(run, times))
+        changes = [_Change(run, times) for run in islice(runs, most // 4)]
         # Other events, which did not come one after the other, may be right as well.
         yield from _tried(case, changes, sure=False)
 
@@ -75,10 +79,14 @@ def of_one_event(case: Case, difference: Difference, base: Outcome) -> Iterator[
 
 
 def _tried(case: Case, changes: Iterable[_Change], *, sure: bool) -> Iterator[Hypothesis]:
-    for each in changes:
-        found = (twice if each.times else without)(case, each.events)
-        evidence = {**found.evidence, "all_of_a_window": True} if each.whole else found.evidence
-        yield replace(found, evidence=evidence, proved=found.proved and sure)
+    for change in changes:
+        hypothesis = (twice if change.times else without)(case, change.events)
+        evidence = (
+            {**hypothesis.evidence, "all_of_a_window": True}
+            if change.whole
+            else hypothesis.evidence
+        )
+        yield replace(hypothesis, evidence=evidence, proved=hypothesis.proved and sure)
 
 
 def _single(case: Case, difference: Difference, base: Outcome, tally: Tally) -> list[_Change]:
@@ -92,13 +100,13 @@ def _single(case: Case, difference: Difference, base: Outcome, tally: Tally) -> 
             groups.append(_Change(case.events, 0, whole=True))
     for row in base.rows.about(*difference.hull):
         if case.meets(row, difference.hull):
-            its_own = {each.arrival for each in case.inside(row.bounds)}
-            inside = [each for each in near if each.arrival in its_own]
+            its_own = {event.arrival for event in case.inside(row.bounds)}
+            inside = [event for event in near if event.arrival in its_own]
             groups.append(_Change(inside, 0, row.bounds not in bounds))
     if len(near) > _FEW:
         groups.append(_Change(near, 2))
     each_one = [_Change([event], times) for times in (0, 2) for event in near]
-    return [each for each in (*groups, *each_one) if tally.fits(each.events, each.times)]
+    return [change for change in (*groups, *each_one) if tally.fits(change.events, change.times)]
 
 
 def _runs(near: Sequence[Event], many: int | None, steps: int) -> Iterator[Sequence[Event]]:
@@ -116,15 +124,15 @@ def without(case: Case, left_out: Collection[Event]) -> Hypothesis:
     """Events that the stream never saw."""
     sure = case.operator.ordered or not case.operator.drops
     name = "missing_in_stream" if sure else "late"
-    gone = {each.arrival for each in left_out}
-    events = [each for each in case.events if each.arrival not in gone]
-    found = replayed(case.operator, events, name, {"left_out": sorted(gone)})
-    return replace(found, proved=sure)
+    gone = {event.arrival for event in left_out}
+    events = [event for event in case.events if event.arrival not in gone]
+    hypothesis = replayed(case.operator, events, name, {"left_out": sorted(gone)})
+    return replace(hypothesis, proved=sure)
 
 
 def twice(case: Case, repeated: Collection[Event]) -> Hypothesis:
     """Events that the stream saw again, each right after it came."""
-    again = [replace(each, arrival=each.arrival + 1) for each in repeated]
-    events = sorted([*case.events, *again], key=lambda each: each.arrival)
-    evidence = {"repeated": sorted(each.arrival for each in repeated)}
+    again = [replace(event, arrival=event.arrival + 1) for event in repeated]
+    events = sorted([*case.events, *again], key=lambda event: event.arrival)
+    evidence = {"repeated": sorted(event.arrival for event in repeated)}
     return replayed(case.operator, events, "redelivered", evidence)

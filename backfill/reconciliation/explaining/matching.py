@@ -77,8 +77,8 @@ def match(
 def _equal(batch: Sequence[Row], stream: Sequence[Row]) -> list[Difference]:
     ours, theirs = by_bounds(batch), by_bounds(stream)
     return [
-        Difference(tuple(ours.get(each, ())), tuple(theirs.get(each, ())))
-        for each in sorted({*ours, *theirs})
+        Difference(tuple(ours.get(bounds, ())), tuple(theirs.get(bounds, ())))
+        for bounds in sorted({*ours, *theirs})
     ]
 
 
@@ -98,8 +98,8 @@ def _overlapping(batch: Sequence[Row], stream: Sequence[Row]) -> list[Difference
     return [*groups, _grouped(open_)] if open_ else groups
 
 
-def _by_time(each: tuple[Row, int]) -> tuple[int, int, int]:
-    row, side = each
+def _by_time(placed: tuple[Row, int]) -> tuple[int, int, int]:
+    row, side = placed
     return row.start, row.end, side
 
 

@@ -50,8 +50,10 @@ def nearby(case: Case, hull: tuple[int, int], base: Outcome) -> tuple[Case, Outc
     made = Outcome(own.operator, own.events)
     # Far events should have no part in these windows; if they have, all events are replayed.
     ours, theirs = (
-        sorted((row.bounds, row.written) for row in each.rows.about(*hull) if case.meets(row, hull))
-        for each in (made, base)
+        sorted(
+            (row.bounds, row.written) for row in outcome.rows.about(*hull) if case.meets(row, hull)
+        )
+        for outcome in (made, base)
     )
     return (own, made) if ours == theirs else (case, base)
 
@@ -65,9 +67,9 @@ def is_apart(case: Case, base: Outcome) -> bool:
         return False
     # Without a clock nothing is late; in processing time, an event's own time is the clock.
     own = ("none", "processing_time")
-    if all(each.clock in own for each in case.operator.engine.streaming.values()):
+    if all(interface.clock in own for interface in case.operator.engine.streaming.values()):
         return True
-    return case.once("clocked", lambda: all(each.clock is not None for each in case.events))
+    return case.once("clocked", lambda: all(event.clock is not None for event in case.events))
 
 
 def _span(case: Case, hull: tuple[int, int]) -> tuple[int, int] | None:

@@ -56,7 +56,9 @@ class Operator:
     @property
     def takes(self) -> frozenset[str]:
         """The settings that the engine has, in any of its interfaces."""
-        return frozenset(n for each in self.engine.streaming.values() for n in each.settings)
+        return frozenset(
+            n for interface in self.engine.streaming.values() for n in interface.settings
+        )
 
     @property
     def back_us(self) -> int | None:
@@ -72,18 +74,18 @@ class Operator:
     @property
     def drops(self) -> bool:
         """Whether the engine drops late events at all."""
-        return any(each.late != "never" for each in self.engine.streaming.values())
+        return any(interface.late != "never" for interface in self.engine.streaming.values())
 
     @property
     def drops_null_keys(self) -> bool:
         """Whether events without a key do not reach it."""
-        return any(each.null_key == "drop" for each in self.engine.streaming.values())
+        return any(interface.null_key == "drop" for interface in self.engine.streaming.values())
 
     def replay(self, events: Sequence[Event]) -> Replayed:
         """What it makes of these events of a key."""
         if self.among is not None:
             return self.among.replay(replace(self, among=None), events)
-        clocked = bool(events) and all(each.clock is not None for each in events)
+        clocked = bool(events) and all(event.clock is not None for event in events)
         return replay(
             events,
             self.window,
@@ -111,7 +113,7 @@ class Operator:
         if isinstance(self.window, SessionWindow):
             ends_later = self.engine.rules.session_end == "last_event_plus_gap"
             back = self.window.gap.us if ends_later else 0
-        rows = [Row(each.start, each.end - back, each.values, each.events) for each in windows]
+        rows = [Row(made.start, made.end - back, made.values, made.events) for made in windows]
         return numbered_rows(rows) if interchangeable(self.window) else rows
 
     def with_window(self, window: Window | EventWindow) -> Operator:
@@ -123,16 +125,19 @@ def _by_themselves(made: Replayed) -> list[Made]:
     """Sessions that were merged into others, but lie within none that has been written."""
     if not made.superseded:
         return []
-    found: list[Made] = []
+    sessions: list[Made] = []
     furthest = None
-    written = [*((each, False) for each in made.final), *((each, True) for each in made.superseded)]
+    written = [
+        *((session, False) for session in made.final),
+        *((session, True) for session in made.superseded),
+    ]
     # Of sessions that begin together, the longest comes first; all are of one key.
-    for each, merged in sorted(written, key=lambda pair: (pair[0].start, -pair[0].end)):
-        if furthest is None or each.end > furthest:
-            furthest = each.end
+    for session, merged in sorted(written, key=lambda pair: (pair[0].start, -pair[0].end)):
+        if furthest is None or session.end > furthest:
+            furthest = session.end
             if merged:
-                found.append(each)
-    return found
+                sessions.append(session)
+    return sessions
 
 
 def without_loss(engine: Engine, window: Window | EventWindow) -> Engine:

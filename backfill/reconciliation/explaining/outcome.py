@@ -34,18 +34,18 @@ class Outcome:
     @cached_property
     def dropped(self) -> Mapping[Any, list[Dropped]]:
         """The dropped events, by arrival."""
-        found: dict[Any, list[Dropped]] = {}
-        for each in self.made.dropped:
-            found.setdefault(each.arrival, []).append(each)
-        return found
+        by_arrival: dict[Any, list[Dropped]] = {}
+        for event in self.made.dropped:
+            by_arrival.setdefault(event.arrival, []).append(event)
+        return by_arrival
 
     @cached_property
     def dropped_windows(self) -> Mapping[tuple[int, int], list[DroppedWindow]]:
         """The windows that did not count one of their events, by bounds."""
-        found: dict[tuple[int, int], list[DroppedWindow]] = {}
-        for each in self.made.dropped_windows:
-            found.setdefault((each.start, each.end), []).append(each)
-        return found
+        by_bounds: dict[tuple[int, int], list[DroppedWindow]] = {}
+        for window in self.made.dropped_windows:
+            by_bounds.setdefault((window.start, window.end), []).append(window)
+        return by_bounds
 
     def windows(self, kind: str, reader: Operator) -> Timeline:
         """Windows that are not in the output.

@@ -89,10 +89,10 @@ def _at_these(operator: Operator, events: Mapping[Any, Sequence[Event]]) -> Oper
     """The operator, with its restarts and commits at events that are not left out."""
     settings = dict(operator.settings)
     named = [name for name in PLACES if names_places(settings, name)]
-    arrivals = sorted(each.arrival for own in events.values() for each in own) if named else []
+    arrivals = sorted(event.arrival for own in events.values() for event in own) if named else []
     for name in named:
-        found = (nearest(name, arrivals, place) for place in settings[name])
-        settings[name] = tuple({arrivals[at] for at in found if at is not None})
+        positions = (nearest(name, arrivals, place) for place in settings[name])
+        settings[name] = tuple({arrivals[at] for at in positions if at is not None})
     return replace(operator, settings=settings)
 
 
@@ -101,10 +101,10 @@ def _by_key(made: Replayed, events: Mapping[Any, Sequence[Event]]) -> dict[Any, 
         key: {name: [] for name in (*_OF_KEYS, "dropped")} for key in events
     }
     for name in _OF_KEYS:
-        for each in getattr(made, name):
-            if each.key in parts:
-                parts[each.key][name].append(each)
-    owner = {each.arrival: key for key, own in events.items() for each in own}
+        for row in getattr(made, name):
+            if row.key in parts:
+                parts[row.key][name].append(row)
+    owner = {event.arrival: key for key, own in events.items() for event in own}
     for dropped in made.dropped:
         if dropped.arrival in owner:
             parts[owner[dropped.arrival]]["dropped"].append(dropped)

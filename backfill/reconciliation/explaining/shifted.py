@@ -26,26 +26,26 @@ def moved_rows(case: Case, rows: Timeline) -> Hypothesis | None:
     for shift in shifts():
         of_it = sum(is_among(case, moved(row, -shift), known) for row in strange)
         if 2 * of_it > len(strange):
-            found = shifted(rows, shift)
-            there = [row for row in found.rows if is_among(case, row, stream)]
+            hypothesis = shifted(rows, shift)
+            there = [row for row in hypothesis.rows if is_among(case, row, stream)]
             if 2 * len(there) > len(case.stream):
-                return replace(found, rows=Timeline(there))
+                return replace(hypothesis, rows=Timeline(there))
     return None
 
 
-def is_moved(case: Case, difference: Difference, rows: Timeline, found: Hypothesis) -> bool:
+def is_moved(case: Case, difference: Difference, rows: Timeline, hypothesis: Hypothesis) -> bool:
     """Whether the stream has a difference's windows at other times, rather than having lost them.
 
     Args:
         case: the key.
         difference: one of the key's.
         rows: what the operator writes for its events.
-        found: what `moved_rows` has found for `rows`.
+        hypothesis: what `moved_rows` has found for `rows`.
     """
-    there = found.rows.by_bounds
+    there = hypothesis.rows.by_bounds
     if difference.stream:
         return all(is_among(case, row, there) for row in difference.stream)
-    shift = found.evidence["shift_us"]
+    shift = hypothesis.evidence["shift_us"]
     return any(
         (row.start + shift, row.end + shift) in there
         for row in rows.about(*difference.hull)
@@ -53,8 +53,8 @@ def is_moved(case: Case, difference: Difference, rows: Timeline, found: Hypothes
     )
 
 
-def is_only_alike(case: Case, difference: Difference, found: Hypothesis) -> bool:
+def is_only_alike(case: Case, difference: Difference, hypothesis: Hypothesis) -> bool:
     """Whether the stream also has, where they belong, the windows that seem to be shifted."""
     stream = case.written.by_bounds
-    shift = found.evidence["shift_us"]
+    shift = hypothesis.evidence["shift_us"]
     return any(is_among(case, moved(row, -shift), stream) for row in difference.stream)

@@ -68,9 +68,9 @@ class Tally:
         (theirs,) = difference.stream
         for name, aggregate in case.operator.aggregates.items():
             ours, other = row.values[name], theirs.values[name]
-            found = _sum_of(case, aggregate, ours, other, row.written)
-            if found is not None:
-                self._sums.append(found)
+            total = _sum_of(case, aggregate, ours, other, row.written)
+            if total is not None:
+                self._sums.append(total)
                 if is_plain_count(aggregate) and isinstance(other, int):
                     self._more = other - ours
 
@@ -86,14 +86,14 @@ class Tally:
         """Whether the stream can have these events that often, 0 or 2 times, and others once."""
         if self._inside is None:
             return True
-        own = [each.arrival for each in self.counted(events)]
+        own = [event.arrival for event in self.counted(events)]
         if self._gone:
             return not times and len(own) == len(self._inside)
         if self.many(times) not in (None, len(own)):
             return False
         return all(
-            abs(each.wanted - (times - 1) * sum(each.of_each[n] for n in own)) <= each.slack
-            for each in self._sums
+            abs(total.wanted - (times - 1) * sum(total.of_each[n] for n in own)) <= total.slack
+            for total in self._sums
         )
 
     def sets(
@@ -110,21 +110,21 @@ class Tally:
             steps: the most sets that are examined.
         """
         choose = combinations_with_replacement if times else combinations
-        by_value = self._told_apart(near)
+        by_value = self._most_distinct(near)
         if by_value is None:
             return islice(choose(near, size), steps), _count(len(near), size, times) <= steps
         firsts = islice(choose(range(len(near)), size - 1), steps)
-        found = _with_a_last_one(near, times, by_value, firsts)
-        return islice(found, steps), _count(len(near), size - 1, times) <= steps
+        candidates = _with_a_last_one(near, times, by_value, firsts)
+        return islice(candidates, steps), _count(len(near), size - 1, times) <= steps
 
-    def _told_apart(self, near: Iterable[Event]) -> _Sum | None:
+    def _most_distinct(self, near: Iterable[Event]) -> _Sum | None:
         """The sum to which events add the most different values; None if all add the same."""
-        arrivals = [each.arrival for each in near]
+        arrivals = [event.arrival for event in near]
         most, best = 1, None
-        for each in self._sums:
-            values = {each.of_each.get(n) for n in arrivals}
+        for total in self._sums:
+            values = {total.of_each.get(n) for n in arrivals}
             if len(values) > most and None not in values:
-                most, best = len(values), each
+                most, best = len(values), total
         return best
 
 
@@ -132,8 +132,8 @@ def _with_a_last_one(
     near: Sequence[Event], times: int, known: _Sum, firsts: Iterable[tuple[int, ...]]
 ) -> Iterator[Sequence[Event]]:
     """Completes sets, in order of what events add, with a last event that the sum determines."""
-    ordered = sorted(near, key=lambda each: known.of_each[each.arrival])
-    adds = [known.of_each[each.arrival] for each in ordered]
+    ordered = sorted(near, key=lambda event: known.of_each[event.arrival])
+    adds = [known.of_each[event.arrival] for event in ordered]
     total = (times - 1) * known.wanted
     for places in firsts:
         rest = total - sum(adds[at] for at in places)
@@ -167,10 +167,10 @@ def _counted(case: Case, difference: Difference, base: Outcome) -> Row | None:
     if any(settings.get(name) for name in _HOLDS_BACK) or settings.get("late", 1) != 1:
         return None
     rows = [row for row in base.rows.about(*hull) if row.bounds == hull]
-    near = {each.arrival: each for each in case.inside(hull)}
-    if len(rows) != 1 or any(each.value is None for each in near.values()):
+    near = {event.arrival: event for event in case.inside(hull)}
+    if len(rows) != 1 or any(event.value is None for event in near.values()):
         return None
-    away = {each.arrival for each in base.dropped_windows.get(hull, ())}
+    away = {window.arrival for window in base.dropped_windows.get(hull, ())}
     taken = {n for n in near if n not in base.dropped and n not in away}
     if len(taken) < len(near) and not is_apart(case, base):
         # Without an event that moved the clock, others may not have been late.
@@ -187,20 +187,20 @@ def _sum_of(
         return None
     of_each = {n: _adds(aggregate, case.by_arrival[n].value or {}) for n in inside}
     numbers = [ours, theirs, *of_each.values()]
-    if not all(isinstance(each, int | float | Decimal) for each in numbers):
+    if not all(isinstance(number, int | float | Decimal) for number in numbers):
         return None
-    if all(isinstance(each, int) for each in numbers):
+    if all(isinstance(number, int) for number in numbers):
         return _Sum(theirs - ours, 0, of_each)
     if not all(map(isfinite, numbers)):
         return None
-    slack = _SLACK * sum(abs(float(each)) for each in numbers)
+    slack = _SLACK * sum(abs(float(number)) for number in numbers)
     return _Sum(float(theirs) - float(ours), slack, {n: float(of_each[n]) for n in of_each})
 
 
 def _adds(aggregate: Aggregated, value: Mapping[str, Any]) -> Any:
     if aggregate.where is not None and value[str(aggregate.where)] is not True:
         return 0
-    found = None if aggregate.expression is None else value[str(aggregate.expression)]
+    argument = None if aggregate.expression is None else value[str(aggregate.expression)]
     if aggregate.python == "count":
-        return int(aggregate.expression is None or found is not None)
-    return 0 if found is None else found
+        return int(aggregate.expression is None or argument is not None)
+    return 0 if argument is None else argument

@@ -58,7 +58,7 @@ class Counted:
             for copy, number in self.first.items()
             if number in others or copy not in seen or number not in seen
         }
-        return {each for each in seen if self.first.get(each, each) not in doubtful}
+        return {event for event in seen if self.first.get(event, event) not in doubtful}
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,8 @@ class JoinCauses:
         Args:
             keys: the keys that differ.
         """
-        found = self._of_pairs(keys)
-        return {key: self._of_table(keys[key], each) for key, each in found.items()}
+        differences = self._of_pairs(keys)
+        return {key: self._of_table(keys[key], rows) for key, rows in differences.items()}
 
     def _of_pairs(self, keys: Mapping[Key, KeyRows]) -> dict[Key, list[Found]]:
         """What the stream has and the batch's pairs lack, or the other way round."""
@@ -137,15 +137,15 @@ class JoinCauses:
         if absent:
             seen = self._counted.came(first[0].seen, {e for own in others for e in own.events})
             replays = self._without(absent, seen, keys.values())
-        found = {}
+        differences = {}
         for key, own in keys.items():
             explained = self._of_replays(replays, own, first)
             if not explained and absent:
                 # This holds only if all events came, but some of other keys did not.
                 possible = self._of_replays(first, own, first)
-                explained = [replace(each, proved=False) for each in possible]
-            found[key] = explained or self._differing(own, lambda pair, streams: UNEXPLAINED)
-        return found
+                explained = [replace(difference, proved=False) for difference in possible]
+            differences[key] = explained or self._differing(own, lambda pair, streams: UNEXPLAINED)
+        return differences
 
     def _without(
         self, absent: set[int], seen: set[int], keys: Collection[KeyRows]
@@ -182,40 +182,40 @@ class JoinCauses:
         row that the stream lacks, or does not give the one that the stream has. If a row is of an
         event alone, no replay may end before its window did.
         """
-        giving = [self._found(each, own) for each in replays if self._gives(each, own)]
+        giving = [self._found(replay, own) for replay in replays if self._gives(replay, own)]
         if not giving:
             return []
         if len(giving) < len(replays):
-            return [replace(each, proved=False) for each in giving[0]]
+            return [replace(difference, proved=False) for difference in giving[0]]
         agreed = set.intersection(*map(set, giving))
-        if not any(each.missing for each in replays):
-            return [replace(each, proved=each in agreed) for each in giving[0]]
-        of_all = [set(self._emitted(each, own)) for each in first]
+        if not any(replay.missing for replay in replays):
+            return [replace(difference, proved=difference in agreed) for difference in giving[0]]
+        of_all = [set(self._emitted(replay, own)) for replay in first]
         whole, some = set.intersection(*of_all), set.union(*of_all)
-        as_late = all(each.clocks == replays[0].clocks for each in replays)
+        as_late = all(replay.clocks == replays[0].clocks for replay in replays)
 
-        def certain(found: Found) -> bool:
-            if found not in agreed:
+        def certain(difference: Found) -> bool:
+            if difference not in agreed:
                 return False
-            if found.pair is None:
+            if difference.pair is None:
                 return True
-            if found.streams:
-                is_missing = found.cause == "missing_in_stream"
-                return found.pair not in some if is_missing else found.pair in whole
-            if not any(event in each.missing for event in found.pair for each in replays):
+            if difference.streams:
+                is_missing = difference.cause == "missing_in_stream"
+                return difference.pair not in some if is_missing else difference.pair in whole
+            if not any(event in replay.missing for event in difference.pair for replay in replays):
                 return True
-            return found.pair in whole and (as_late or None not in found.pair)
+            return difference.pair in whole and (as_late or None not in difference.pair)
 
-        return [replace(each, proved=certain(each)) for each in giving[0]]
+        return [replace(difference, proved=certain(difference)) for difference in giving[0]]
 
-    def _of_table(self, own: KeyRows, found: list[Found]) -> list[Found]:
+    def _of_table(self, own: KeyRows, differences: list[Found]) -> list[Found]:
         """The same for the rows that the batch has, if they are not those of its pairs."""
         if own.table is None:
-            return found
+            return differences
         known: dict[tuple[Row, bool], list[Found]] = defaultdict(list)
-        for each in found:
-            known[each.row, each.streams].append(each)
-        pairs = {self._row(each): each for each in own.batch}
+        for difference in differences:
+            known[difference.row, difference.streams].append(difference)
+        pairs = {self._row(pair): pair for pair in own.batch}
         rows = []
         for streams, more in ((False, own.table - own.stream), (True, own.stream - own.table)):
             for row, times in more.items():
@@ -232,11 +232,11 @@ class JoinCauses:
 
     def _emitted(self, replayed: ReplayedJoin, own: KeyRows) -> list[Pair]:
         """What a key sent downstream, as pairs of events that are counted."""
-        pairs = [self._counted.pair(each) for each in replayed.of(own.events)]
+        pairs = [self._counted.pair(pair) for pair in replayed.of(own.events)]
         if not self._counted.filtered:
             return pairs
         batch = set(own.batch)
-        return [each for each in pairs if each in batch]
+        return [pair for pair in pairs if pair in batch]
 
     def _gives(self, replayed: ReplayedJoin, own: KeyRows) -> bool:
         return Counter(map(self._row, self._emitted(replayed, own))) == own.stream
@@ -266,11 +266,13 @@ class JoinCauses:
 
         def lost(pair: Pair) -> str:
             """Why the stream lacks a pair, or an event without a partner."""
-            events = [each for each in pair if each is not None]
-            for each in events:
-                if each in replayed.dropped:
-                    return _OF_REASON.get(replayed.dropped[each], "missing_in_stream")
-            if any(each in replayed.missing or each in self._replays.unread for each in events):
+            events = [number for number in pair if number is not None]
+            for number in events:
+                if number in replayed.dropped:
+                    return _OF_REASON.get(replayed.dropped[number], "missing_in_stream")
+            if any(
+                number in replayed.missing or number in self._replays.unread for number in events
+            ):
                 return "missing_in_stream"
             if len(events) == 1 and events[0] in replayed.pending:
                 return "pending"
@@ -280,14 +282,14 @@ class JoinCauses:
         def cause(pair: Pair, streams: bool) -> str:
             if not streams:
                 return lost(pair)
-            events = [each for each in pair if each is not None]
-            if any(each in self._counted.without for each in events):
+            events = [number for number in pair if number is not None]
+            if any(number in self._counted.without for number in events):
                 return "missing_in_batch"
             if pair in batch:
                 return "redelivered"
             if len(events) == 2:
                 return UNEXPLAINED
-            reasons = [lost(each) for each in partners[events[0]] if each not in emitted]
+            reasons = [lost(other) for other in partners[events[0]] if other not in emitted]
             if reasons:
                 # It would not be alone if a missing partner had come, whether or not others were
                 # late.
@@ -305,7 +307,7 @@ class JoinCauses:
     ) -> list[Found]:
         """The rows that one side has more often than the other, with their causes."""
         emitted = [] if replayed is None else self._emitted(replayed, own)
-        found = []
+        differences = []
         of_batch = Counter(map(self._row, own.batch))
         for streams, more, pairs, others in (
             (False, of_batch - own.stream, own.batch, set(emitted)),
@@ -317,6 +319,6 @@ class JoinCauses:
                 of_row[self._row(pair)].append(pair)
             for row, times in more.items():
                 known = of_row[row][:times]
-                found += [Found(row, streams, cause(pair, streams), pair) for pair in known]
-                found += [Found(row, streams, UNEXPLAINED, None)] * (times - len(known))
-        return found
+                differences += [Found(row, streams, cause(pair, streams), pair) for pair in known]
+                differences += [Found(row, streams, UNEXPLAINED, None)] * (times - len(known))
+        return differences

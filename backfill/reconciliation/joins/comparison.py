@@ -89,13 +89,13 @@ class JoinComparison:
             spurious: events are emitted alone before their partners come.
         """
         names = self._names()
-        ours, theirs = (each.select(*map(column, names)) for each in (self.batch, self.stream))
+        ours, theirs = (frame.select(*map(column, names)) for frame in (self.batch, self.stream))
         both = ours.withColumn(_OURS, F.lit(True)).unionAll(theirs.withColumn(_OURS, F.lit(False)))
         rows = both.groupBy(*map(column, names)).agg(
             F.count_if(_OURS).alias(_BATCH), F.count_if(~F.col(_OURS)).alias(_STREAM)
         )
         sums = rows.agg(*map(F.sum, (_BATCH, _STREAM)), F.sum(F.least(_BATCH, _STREAM)))
-        batch, wrote, matched = (each or 0 for each in sums.collect()[0])
+        batch, wrote, matched = (count or 0 for count in sums.collect()[0])
         if matched == batch == wrote:
             return JoinReconciled(matched, (), batch, wrote)
         differing = rows.where(F.col(_BATCH) != F.col(_STREAM))
@@ -146,7 +146,7 @@ class JoinComparison:
         for left, frame in ((True, self.left), (False, self.right)):
             needed = self._needed(left, names)
             for row in _rows(near(frame).where(~F.col(SKIPPED)).select(*map(column, needed))):
-                at = number[left, tuple(row[each] for each in self.arrival)]
+                at = number[left, tuple(row[name] for name in self.arrival)]
                 details[at] = row
                 of_key(row).events.append(at)
         for row in _rows(near(self.pairs)):
@@ -183,20 +183,20 @@ class JoinComparison:
 
         return tuple(
             JoinDifference(
-                row=values[each.row],
-                side="stream" if each.streams else "batch",
-                cause=each.cause,
-                time=time(each.pair),
-                proved=each.proved and each.cause != UNEXPLAINED,
+                row=values[difference.row],
+                side="stream" if difference.streams else "batch",
+                cause=difference.cause,
+                time=time(difference.pair),
+                proved=difference.proved and difference.cause != UNEXPLAINED,
             )
-            for _, found in sorted(causes.of(own).items())
-            for each in found
+            for _, differences in sorted(causes.of(own).items())
+            for difference in differences
         )
 
     def _needed(self, left: bool, names: Sequence[str]) -> list[str]:
         """The columns of a side that the compared ones come from, and that identify an event."""
-        own = [self.columns[each][0 if left else 1] for each in names]
-        return list(dict.fromkeys([*self.on, *self.arrival, *(each for each in own if each)]))
+        own = [self.columns[name][0 if left else 1] for name in names]
+        return list(dict.fromkeys([*self.on, *self.arrival, *(name for name in own if name)]))
 
     def _counted(
         self,
@@ -220,7 +220,7 @@ class JoinComparison:
 
     def _events(self) -> list[tuple[bool, dict[str, Any]]]:
         """All events in the order of arrival, and whether they are the left side's."""
-        found: list[tuple[bool, dict[str, Any]]] = []
+        events: list[tuple[bool, dict[str, Any]]] = []
         also = {
             "partition": self.partition,
             "wall_clock": self.wall_clock,
@@ -238,18 +238,18 @@ class JoinComparison:
                 *(column(name).alias(new) for new, name in {**also, **own}.items() if name),
                 SKIPPED,
             )
-            rows = _rows(chosen.limit(MOST_EVENTS + 1 - len(found)))
-            found += [(left, row) for row in rows]
-            if len(found) > MOST_EVENTS:
+            rows = _rows(chosen.limit(MOST_EVENTS + 1 - len(events)))
+            events += [(left, row) for row in rows]
+            if len(events) > MOST_EVENTS:
                 raise ReplayError(
                     f"more than {MOST_EVENTS:,} events would have to be replayed to find out why "
                     "the stream has other rows",
                     field="left, right",
                     way_out="Compare a shorter time, or one partition, at a time",
                 )
-        _check_unique(found)
+        _check_unique(events)
         try:
-            return sorted(found, key=lambda one: (one[1]["arrival"], not one[0]))
+            return sorted(events, key=lambda one: (one[1]["arrival"], not one[0]))
         except TypeError:
             raise ReplayError(
                 "can't be put in order: it is NULL for some events",
@@ -259,7 +259,9 @@ class JoinComparison:
             ) from None
 
     def _event(self, place: int, row: dict[str, Any]) -> Event:
-        key = tuple(repr(each) if isinstance(each, list | dict) else each for each in row["key"])
+        key = tuple(
+            repr(value) if isinstance(value, list | dict) else value for value in row["key"]
+        )
         return Event(
             # The engine orders by the key's bytes, which a key of one column has.
             key=None if None in key else key[0] if len(key) == 1 else key,
@@ -273,15 +275,15 @@ class JoinComparison:
         )
 
     def _key(self, row: Mapping[str, Any]) -> str:
-        values = (row[each] for each in self.on)
+        values = (row[name] for name in self.on)
         # As Spark sees them, -0.0 and 0.0 are equal.
-        return repr([each + 0.0 if isinstance(each, float) else each for each in values])
+        return repr([value + 0.0 if isinstance(value, float) else value for value in values])
 
     def _row(
         self, pair: Pair, details: dict[int, dict[str, Any]], names: list[str]
     ) -> dict[str, Any]:
         """The values that the join gives for a pair."""
-        one, other = ({} if each is None else details[each] for each in pair)
+        one, other = ({} if event is None else details[event] for event in pair)
 
         def value(name: str) -> Any:
             left, right = self.columns[name]
@@ -295,15 +297,15 @@ class JoinComparison:
 def _rows(frame: DataFrame) -> list[dict[str, Any]]:
     table: pa.Table = frame.toArrow()
     rows: list[dict[str, Any]] = table.to_pylist()
-    for each in table.schema:
+    for field in table.schema:
         for row in rows:
-            row[each.name] = comparable(row[each.name], each.type)
+            row[field.name] = comparable(row[field.name], field.type)
     return rows
 
 
 def _first(pair: Pair) -> int:
     """The left event, or the only one."""
-    return next(each for each in pair if each is not None)
+    return next(event for event in pair if event is not None)
 
 
 def _check_unique(events: Sequence[tuple[bool, dict[str, Any]]]) -> None:

@@ -184,7 +184,7 @@ def reconcile_join(
                 way_out="Leave it out",
             )
         # Flink fails at an event without a key, so the stream had none.
-        left, right = (each.where(usable(sides.on)) for each in (sides.left, sides.right))
+        left, right = (frame.where(usable(sides.on)) for frame in (sides.left, sides.right))
         sides = replace(sides, left=left, right=right)
     read = predicate_text(skipped, field="skipped", example="payload IS NULL")
     left, right = _marked(sides.left, LEFT, read), _marked(sides.right, RIGHT, read)
@@ -204,7 +204,7 @@ def reconcile_join(
         pairs=joined.select(
             *map(column, sides.on),
             F.struct(*map(column, arrived)).alias(LEFT_EVENT),
-            F.struct(*(column(renamed.get(each, each)) for each in arrived)).alias(RIGHT_EVENT),
+            F.struct(*(column(renamed.get(old, old)) for old in arrived)).alias(RIGHT_EVENT),
         ),
         columns={
             **{name: (name, name if name in sides.on else None) for name in sides.columns[0]},

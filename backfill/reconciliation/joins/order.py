@@ -157,7 +157,7 @@ def orders(events: Sequence[tuple[Any, bool, int | None]], reach: Reach) -> list
     ]
     if all(len({events[number][1:] for number in group}) == 1 for group in groups):
         return [given]
-    found: list[Sequence[int]] = [given]
+    permutations: list[Sequence[int]] = [given]
     for key in (
         lambda number: (time(number), is_left(number)),
         lambda number: (time(number), not is_left(number)),
@@ -171,6 +171,6 @@ def orders(events: Sequence[tuple[Any, bool, int | None]], reach: Reach) -> list
         ordered = (number for group in groups for number in sorted(group, key=key))
         for place, number in enumerate(ordered):
             places[number] = place
-        if places not in found:
-            found.append(places)
-    return found
+        if places not in permutations:
+            permutations.append(places)
+    return permutations

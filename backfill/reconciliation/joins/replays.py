@@ -40,12 +40,12 @@ class JoinReplays:
         first: Mapping[int, int],
         unread: Collection[int],
     ) -> None:
-        self.left = {each.arrival for each in left}
+        self.left = {event.arrival for event in left}
         self._sides: Sequence[Sequence[Event]] = [
-            [each for each in side if each.arrival not in unread] for side in (left, right)
+            [event for event in side if event.arrival not in unread] for side in (left, right)
         ]
         read = {first.get(e.arrival, e.arrival) for side in self._sides for e in side}
-        self.unread = {first.get(each, each) for each in unread} - read
+        self.unread = {first.get(number, number) for number in unread} - read
         self._orders = orders
         self._replay = replay
         self._first = first
@@ -68,19 +68,19 @@ class JoinReplays:
         hidden: set[int] = set()
 
         def taken(events: Sequence[Event]) -> Iterable[Event]:
-            for each in events:
-                number = first.get(each.arrival, each.arrival)
+            for event in events:
+                number = first.get(event.arrival, event.arrival)
                 if number in silent:
-                    hidden.add(each.arrival)
+                    hidden.add(event.arrival)
                     # A key of its own, with which nothing is joined.
-                    yield replace(each, key=("silent", each.arrival))
-                elif number not in gone and each.arrival not in unseen:
+                    yield replace(event, key=("silent", event.arrival))
+                elif number not in gone and event.arrival not in unseen:
                     came.add(number)
-                    yield each
+                    yield event
 
         if gone or unseen or silent:
             sides = [list(taken(side)) for side in self._sides]
-        missing = {*gone, *silent, *(first.get(each, each) for each in unseen)} - came
+        missing = {*gone, *silent, *(first.get(number, number) for number in unseen)} - came
         for order in self._orders:
             yield ReplayedJoin(self._replay, sides, order, missing, hidden)
 
@@ -93,20 +93,20 @@ class JoinReplays:
         """
         first = self._first
         latest: dict[Any, int] = {}
-        found = set()
+        arrivals = set()
         # In some engines each side has a clock of its own.
         for side, events in enumerate(self._sides):
-            for each in events:
-                number, clock = first.get(each.arrival, each.arrival), (side, each.partition)
-                if number in gone or each.time is None:
+            for event in events:
+                number, clock = first.get(event.arrival, event.arrival), (side, event.partition)
+                if number in gone or event.time is None:
                     continue
-                if clock in latest and each.time <= latest[clock]:
+                if clock in latest and event.time <= latest[clock]:
                     continue
-                if each.arrival in seen:
-                    latest[clock] = each.time
+                if event.arrival in seen:
+                    latest[clock] = event.time
                 else:
-                    found.add(each.arrival)
-        return found
+                    arrivals.add(event.arrival)
+        return arrivals
 
 
 class ReplayedJoin:
@@ -144,13 +144,13 @@ class ReplayedJoin:
             place = order[event.arrival]
             return event if place == event.arrival else replace(event, arrival=place)
 
-        found = replay(*([at_its_place(each) for each in side] for side in sides))
-        self.dropped = {numbers[each.arrival]: each.reason for each in found.dropped}
-        self.pending = {numbers[each] for each in found.pending}
+        replayed = replay(*(list(map(at_its_place, side)) for side in sides))
+        self.dropped = {numbers[drop.arrival]: drop.reason for drop in replayed.dropped}
+        self.pending = {numbers[place] for place in replayed.pending}
         self._of: dict[int, list[Pair]] = defaultdict(list)
-        for each in found.emissions:
-            left = None if each.left is None else numbers[each.left]
-            right = None if each.right is None else numbers[each.right]
+        for emission in replayed.emissions:
+            left = None if emission.left is None else numbers[emission.left]
+            right = None if emission.right is None else numbers[emission.right]
             event = right if left is None else left
             assert event is not None
             if event not in hidden:
@@ -160,33 +160,33 @@ class ReplayedJoin:
     def overtaken(self) -> set[int]:
         """The events that came after one of a later time, of their partition."""
         latest: dict[Any, int] = {}
-        found = set()
+        arrivals = set()
         every = (event for side in self._sides for event in side)
-        for each in sorted(every, key=lambda event: self._order[event.arrival]):
-            if each.time is None:
+        for event in sorted(every, key=lambda event: self._order[event.arrival]):
+            if event.time is None:
                 continue
-            before = latest.get(each.partition, each.time)
-            if each.time < before:
-                found.add(each.arrival)
-            latest[each.partition] = max(before, each.time)
-        return found
+            before = latest.get(event.partition, event.time)
+            if event.time < before:
+                arrivals.add(event.arrival)
+            latest[event.partition] = max(before, event.time)
+        return arrivals
 
     @cached_property
     def clocks(self) -> dict[Any, int]:
         """The latest time of each side and partition, µs."""
-        found: dict[Any, int] = {}
+        latest: dict[Any, int] = {}
         for side, events in enumerate(self._sides):
             for event in events:
                 if event.time is not None:
                     clock = (side, event.partition)
-                    found[clock] = max(found.get(clock, event.time), event.time)
-        return found
+                    latest[clock] = max(latest.get(clock, event.time), event.time)
+        return latest
 
     @property
     def seen(self) -> set[int]:
         """The events that are in a row."""
-        pairs = (pair for found in self._of.values() for pair in found)
-        return {each for pair in pairs for each in pair if each is not None}
+        pairs = (pair for group in self._of.values() for pair in group)
+        return {event for pair in pairs for event in pair if event is not None}
 
     def last(self, events: Iterable[int]) -> int:
         """The one of these events that came last."""

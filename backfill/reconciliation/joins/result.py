@@ -48,7 +48,7 @@ class JoinReconciled:
     @property
     def causes(self) -> dict[str, int]:
         """How many differences have each cause, most frequent first."""
-        return dict(Counter(each.cause for each in self.differences).most_common())
+        return dict(Counter(difference.cause for difference in self.differences).most_common())
 
     @property
     def unexplained(self) -> int:

@@ -145,11 +145,11 @@ class _JoinOfJob:
         stream, undecoded = self._stream(table)
         batch = table.select(*map(column, stream.columns))
         if sample is not None:
-            batch, stream = (sampled(each, keys, sample) for each in (batch, stream))
+            batch, stream = (sampled(frame, keys, sample) for frame in (batch, stream))
         received = order.received()
         held, release = kept(received)
         try:
-            left, right = (self._side(held, each) for each in (LEFT, RIGHT))
+            left, right = (self._side(held, side) for side in (LEFT, RIGHT))
             comparison = JoinComparison(
                 left=left,
                 right=right,
@@ -170,32 +170,36 @@ class _JoinOfJob:
                 filtered=self.window.where is not None,
                 expired=context.limit(None if state.record is None else state.record.horizon),
             )
-            found = comparison.result(replaying, bool(settings.get("spurious")))
+            reconciled = comparison.result(replaying, bool(settings.get("spurious")))
         finally:
             release()
-        return self._result(found, undecoded)
+        return self._result(reconciled, undecoded)
 
-    def _result(self, found: JoinReconciled, undecoded: int) -> Reconciled:
+    def _result(self, reconciled: JoinReconciled, undecoded: int) -> Reconciled:
         """The result in the form of other comparisons: a difference for each row."""
         keys = self.context.spec.key
-        times = [each.time for each in found.differences if each.time is not None]
+        times = [
+            difference.time for difference in reconciled.differences if difference.time is not None
+        ]
         # The times of an unexplained row's events are unknown.
         other = min(times, default=0)
 
-        def explained(each: JoinDifference) -> Explained:
-            time = other if each.time is None else each.time
-            values = {name: value for name, value in each.row.items() if name not in keys}
+        def explained(difference: JoinDifference) -> Explained:
+            time = other if difference.time is None else difference.time
+            values = {name: value for name, value in difference.row.items() if name not in keys}
             rows = (Row(time, time, values),)
-            difference = Difference(*((rows, ()) if each.side == "batch" else ((), rows)))
-            key = tuple(each.row[name] for name in keys)
-            return Explained(key, difference, Explanation((each.cause,), each.proved, {}))
+            return Explained(
+                tuple(difference.row[name] for name in keys),
+                Difference(*((rows, ()) if difference.side == "batch" else ((), rows))),
+                Explanation((difference.cause,), difference.proved, {}),
+            )
 
         return Reconciled(
             self.name,
-            found.matched,
-            [explained(each) for each in found.differences],
-            found.batch,
-            found.stream,
+            reconciled.matched,
+            [explained(difference) for difference in reconciled.differences],
+            reconciled.batch,
+            reconciled.stream,
             True,
             undecoded,
         )
@@ -269,8 +273,8 @@ class _JoinOfJob:
 
     @property
     def _wall_clock(self) -> str | None:
-        found: str | None = self.given.settings.get("wall_clock")
-        return found
+        wall_clock: str | None = self.given.settings.get("wall_clock")
+        return wall_clock
 
     def _side(self, received: DataFrame, side: str) -> DataFrame:
         """The events of a side."""
@@ -333,15 +337,17 @@ class _JoinOfJob:
     def _columns(self) -> dict[str, tuple[str | None, str | None]]:
         """Where the columns of the table come from."""
         spec = self.context.spec
-        found: dict[str, tuple[str | None, str | None]] = {each: (each, each) for each in spec.key}
-        found[EVENT_TIME] = _AT, _AT
+        sources: dict[str, tuple[str | None, str | None]] = {key: (key, key) for key in spec.key}
+        sources[EVENT_TIME] = _AT, _AT
         own = self.window.own_columns(None if spec.id in spec.key else spec.id)
         for name, (side, what) in own.items():
             source = _AT if what == "time" else spec.id
-            found[name] = (source, None) if side == LEFT else (None, source)
-        for name, each in self.window.columns.items():
-            found[name] = (each.name, None) if each.side == LEFT else (None, each.name)
-        return found
+            sources[name] = (source, None) if side == LEFT else (None, source)
+        for name, side_column in self.window.columns.items():
+            sources[name] = (
+                (side_column.name, None) if side_column.side == LEFT else (None, side_column.name)
+            )
+        return sources
 
     def _stream(self, table: DataFrame) -> tuple[DataFrame, int]:
         """The stream's rows in the table's types, and how many could not be read as such."""
@@ -351,7 +357,7 @@ class _JoinOfJob:
         names = [name for name in self._columns if name in values]
         missing = [name for name in context.spec.key if name not in names]
         if missing or len(names) == len(context.spec.key):
-            known = ", ".join(each for each in self._columns if each not in context.spec.key)
+            known = ", ".join(name for name in self._columns if name not in context.spec.key)
             raise ColumnError(
                 "the stream has no such key column"
                 if missing
@@ -372,8 +378,8 @@ class _JoinOfJob:
             for name in names
         }
         rows = steps.frame.select(
-            *(each.value.alias(name) for name, each in read.items()),
-            F.coalesce(*(each.problem for each in read.values())).alias(_BAD),
+            *(reading.value.alias(name) for name, reading in read.items()),
+            F.coalesce(*(reading.problem for reading in read.values())).alias(_BAD),
         )
         with spark_errors():
             undecoded = rows.where(F.col(_BAD).isNotNull()).count()

@@ -83,15 +83,15 @@ class Decoded:
         )
         failed = self.undecoded.agg(F.count(F.lit(1)).alias("undecoded"))
         with spark_errors():
-            found = states.crossJoin(failed).collect()[0].asDict()
-        rows, used, tombstones = (found[name] or 0 for name in ("rows", "used", "tombstones"))
+            totals = states.crossJoin(failed).collect()[0].asDict()
+        rows, used, tombstones = (totals[name] or 0 for name in ("rows", "used", "tombstones"))
         return Counts(
-            rows=rows + found["undecoded"],
+            rows=rows + totals["undecoded"],
             used=used,
             superseded=rows - used - tombstones,
             tombstones=tombstones,
-            undecoded=found["undecoded"],
-            windows=found["windows"],
+            undecoded=totals["undecoded"],
+            windows=totals["windows"],
         )
 
 
@@ -213,21 +213,21 @@ def _check_window(options: StreamOptions, wanted: Wanted) -> None:
 def _mergers(
     spark: SparkSession, aggregates: Mapping[str, T.DataType], merged_by: Mapping[str, str | None]
 ) -> dict[str, str]:
-    found = {name: how for name in aggregates if (how := merged_by.get(name)) is not None}
-    for name, how in found.items():
+    mergers = {name: how for name in aggregates if (how := merged_by.get(name)) is not None}
+    for name, how in mergers.items():
         floating = isinstance(aggregates[name], T.FloatType | T.DoubleType)
         if isinstance(aggregates[name], T.DecimalType) or (floating and how != "sum"):
             kind = aggregates[name].simpleString()
             needs_spark(spark, f"deltas of {kind} are combined by {how}", field=name)
     for name in aggregates:
-        if name not in found:
+        if name not in mergers:
             raise AggregateError(
                 "rows are deltas, but deltas of this aggregate can't be combined",
                 field=name,
                 way_out="Use count, sum, min or max, or let the stream write the whole "
                 "window each time (firing or panes: accumulating)",
             )
-    return found
+    return mergers
 
 
 def _check_some(good: DataFrame, undecoded: DataFrame, options: StreamOptions) -> None:

@@ -58,7 +58,7 @@ class Written:
     @property
     def values(self) -> dict[str, Value]:
         """Their columns, by name; a struct `window` gives `window_start` and `window_end` too."""
-        types = {each.name: each.dataType for each in self.frame.schema}
+        types = {field.name: field.dataType for field in self.frame.schema}
         own = {name: Value(column(name), types[name]) for name in self._own}
         window = own.get("window")
         bounds = fields_of(window, prefix="window_") if window else {}
@@ -115,8 +115,8 @@ def fields_of(value: Value, prefix: str = "") -> dict[str, Value]:
     if not isinstance(value.type, T.StructType):
         return {}
     return {
-        prefix + each.name: Value(value.column.getField(each.name), each.dataType)
-        for each in value.type
+        prefix + field.name: Value(value.column.getField(field.name), field.dataType)
+        for field in value.type
     }
 
 
@@ -142,7 +142,7 @@ def read_written(
         with spark_errors():
             kind, source = _source(spark, options.path, zone)
             opened = open_source(spark, source)
-            left = not_committed(options.path, [each.path for each in opened.snapshot.inputs])
+            left = not_committed(options.path, [file.path for file in opened.snapshot.inputs])
             numbered = in_order and not runtime_of(spark).names_files
             frame = _numbered(spark, source, opened) if numbered else opened.frame
             rows = frame.where(~F.col(SOURCE).isin(left)) if left else frame
@@ -163,8 +163,8 @@ def _numbered(spark: SparkSession, source: SourceOptions, opened: Source) -> Dat
     if _NUMBER in opened.frame.columns:
         needs_spark(spark, "a column of this name is read", field=_NUMBER)
     base = base_path(source.path)
-    copies = numbered_copies([each.path for each in opened.snapshot.inputs], base, _NUMBER)
-    own = [each for each in opened.frame.schema if each.name not in (CORRUPT, SOURCE)]
+    copies = numbered_copies([file.path for file in opened.snapshot.inputs], base, _NUMBER)
+    own = [field for field in opened.frame.schema if field.name not in (CORRUPT, SOURCE)]
     schema = T.StructType(own).add(_NUMBER, T.LongType())
     rows = open_source(spark, replace(source, path=copies, schema=schema.toDDL())).frame
     inside = F.substring(F.col(SOURCE), F.lit(len(join(copies, "")) + 1), F.length(SOURCE))
@@ -210,7 +210,7 @@ def _source(spark: SparkSession, path: str, zone: str) -> tuple[str, SourceOptio
     kind = next(iter(kinds))
     if kind != "parquet":
         needs_spark(spark, f"output in {kind} files is read", field="stream.path")
-    for name in (path, *(each.path for each in files)):
+    for name in (path, *(file.path for file in files)):
         check_characters(name, spark, field="stream.path")
     # Text stays text until the wanted type is known: a hexadecimal key can look like a number.
     if kind == "csv":

@@ -35,12 +35,12 @@ def last_of_each(rows: DataFrame, keys: Sequence[str], names: Sequence[str]) -> 
     if isinstance(rows.schema[ORDER].dataType, LongType):
         # One by one, because Spark then aggregates by hash, if the values also have a fixed width.
         last = {name: F.max_by(column(name), ORDER).alias(name) for name in fields}
-        found, picked = list(last.values()), {name: column(name) for name in fields}
+        columns, picked = list(last.values()), {name: column(name) for name in fields}
     else:
-        found = [F.max_by(F.struct(*map(quoted, fields)), ORDER).alias(_PICKED)]
+        columns = [F.max_by(F.struct(*map(quoted, fields)), ORDER).alias(_PICKED)]
         picked = {name: F.col(_PICKED).getField(name).alias(name) for name in fields}
     states = rows.groupBy(*keys, START, END).agg(
-        *found, F.count(F.lit(1)).alias(ROWS), F.count_if(GONE).alias(TOMBSTONES)
+        *columns, F.count(F.lit(1)).alias(ROWS), F.count_if(GONE).alias(TOMBSTONES)
     )
     used = (~picked[GONE]).cast("bigint").alias(USED)
     return states.select(*keys, START, END, *picked.values(), ROWS, TOMBSTONES, used)
@@ -50,8 +50,8 @@ def _last_by_sorting(rows: DataFrame, keys: Sequence[str], names: Sequence[str])
     """The same; Sail 0.7.2 needs more than a kilobyte for each group whose last row is wanted."""
     of_window = Over.partitionBy(*keys, START, END)
     type = rows.schema[ORDER].dataType
-    fields = [f"{ORDER}.{each}" for each in type.names] if isinstance(type, StructType) else [ORDER]
-    latest_first = of_window.orderBy(*(F.col(each).desc() for each in fields))
+    fields = [f"{ORDER}.{name}" for name in type.names] if isinstance(type, StructType) else [ORDER]
+    latest_first = of_window.orderBy(*(F.col(field).desc() for field in fields))
     counted = rows.withColumns(
         {
             _RANK: F.row_number().over(latest_first),

@@ -55,4 +55,4 @@ def not_committed(path: str, files: Collection[str]) -> list[str]:
         raise SourceError(
             f"the sink's log cannot be read: {error}", field="stream.path", value=str(folder)
         ) from error
-    return [each for each in files if each.rsplit("/", 1)[-1] not in known]
+    return [file for file in files if file.rsplit("/", 1)[-1] not in known]

@@ -183,16 +183,16 @@ class BatchedSessions(Batched):
             sessions = self._by_key[key] = SortedDict()
         state: State | None = None
         first, last = start, end
-        for each in list(sessions.irange(start)):
-            begins = sessions[each]
+        for ends in list(sessions.irange(start)):
+            begins = sessions[ends]
             if begins > end:
                 break
-            del sessions[each]
-            _, held = self._state.pop(_place((key, begins, each)))
+            del sessions[ends]
+            _, held = self._state.pop(_place((key, begins, ends)))
             if self._mode == "complete":
-                self._output.removed(key, begins, each)
+                self._output.removed(key, begins, ends)
             state = held if state is None else self._folding.merge(state, held)
-            first, last = min(first, begins), max(last, each)
+            first, last = min(first, begins), max(last, ends)
         if state is None:
             state = self._folding.single(event, time)
         else:

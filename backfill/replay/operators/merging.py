@@ -79,20 +79,20 @@ class MergingPanes(Panes):
         done = end + self._complete <= self._now
         pane.counts_as_on_time = done and bool(met) and all(map(self._begins_merged, met))
         reopens = not done and any(map(self._is_completed, met))
-        for each in met:
-            if each.emitted is not None:
-                self._output.superseded(key, each.start, each.end - self._behind)
-            pane.total = self._join(pane.total, each.total)
-            pane.fresh = self._join(pane.fresh, each.fresh)
-            pane.stands += each.stands
-            seen, since = (each.unseen, each.since) if done else self._seen_early(each)
+        for part in met:
+            if part.emitted is not None:
+                self._output.superseded(key, part.start, part.end - self._behind)
+            pane.total = self._join(pane.total, part.total)
+            pane.fresh = self._join(pane.fresh, part.fresh)
+            pane.stands += part.stands
+            seen, since = (part.unseen, part.since) if done else self._seen_early(part)
             pane.unseen += seen
             pane.since = _earlier(pane.since, since)
-            count += self._touched.pop(each, 0)
-            each.deadline, each.gone = NEVER, True  # its timers are void
+            count += self._touched.pop(part, 0)
+            part.deadline, part.gone = NEVER, True  # its timers are void
         if self._keeps_fired:
             pane.fired = self._fired(met)
-        pane.spent = any(each.spent for each in met if each.done == done)
+        pane.spent = any(part.spent for part in met if part.done == done)
         combines = self._keeps_fired and self._early is not None and self._early.combines
         if reopens and not combines:
             # The window is no longer complete, and its early trigger counts again, from this bundle
@@ -115,7 +115,7 @@ class MergingPanes(Panes):
         early, late = (
             frozenset[Place]()
             if firing is None
-            else firing.merged(frozenset[Place]().union(*(each.fired[which] for each in met)))
+            else firing.merged(frozenset[Place]().union(*(pane.fired[which] for pane in met)))
             for which, firing in enumerate((self._early, self._late))
         )
         return early, late

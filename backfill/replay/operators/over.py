@@ -179,13 +179,13 @@ class RangeOver(_Over):
         return held.first, held.total
 
     def _near(self, held: _Rows, time: int, start: int) -> tuple[int, State]:
-        for old in [each for each in held.rows if each < start]:
+        for old in [instant for instant in held.rows if instant < start]:
             del held.rows[old]
         state = self._folding.empty()
-        for each in sorted(held.rows):
-            if each <= time:
-                for row in held.rows[each]:
-                    self._folding.add(state, row, each)
+        for instant in sorted(held.rows):
+            if instant <= time:
+                for row in held.rows[instant]:
+                    self._folding.add(state, row, instant)
         return start, state
 
 

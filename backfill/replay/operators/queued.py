@@ -95,7 +95,7 @@ class QueuedPanes(AlignedPanes):
             if not times or times[0] > now:
                 return
             self._next = -(-times[0] // self._advance) * self._advance
-            for skipped in sorted(each for each in self._ending if each < self._next):
+            for skipped in sorted(instant for instant in self._ending if instant < self._next):
                 for pane in self._ending.pop(skipped):
                     self._output.lost.append(self._as_it_is(pane))
                     self.forget(pane)

@@ -76,6 +76,6 @@ class RollingCounter(Operator):
 
     def _total(self, slots: deque[State]) -> State:
         total = self._folding.empty()
-        for each in slots:
-            total = self._folding.merge(total, self._folding.copy(each))
+        for slot in slots:
+            total = self._folding.merge(total, self._folding.copy(slot))
         return total

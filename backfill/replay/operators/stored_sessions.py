@@ -111,9 +111,9 @@ class StoredSessions(InStore):
         if time > clock.now:
             clock.now = time
         key, arrival, gap = event.key, event.arrival, self._gap
-        found = self._store.find_sessions_to_merge(key, time - gap, time + gap)
+        sessions = self._store.find_sessions_to_merge(key, time - gap, time + gap)
         start = end = time
-        for _, first, last, _ in found:
+        for _, first, last, _ in sessions:
             if first < start:
                 start = first
             if last > end:
@@ -125,25 +125,27 @@ class StoredSessions(InStore):
             late_by = self._stored.live_from(end) - end
             self._output.drop(arrival, "past_retention", late_by)
         else:
-            self._merge(event, time, found, start, end)
+            self._merge(event, time, sessions, start, end)
         if self._watches and self._throttle.opens():
             self._emitter.closed(arrival, close)
 
-    def _merge(self, event: Event, time: int, found: list[Session], start: int, end: int) -> None:
+    def _merge(
+        self, event: Event, time: int, sessions: list[Session], start: int, end: int
+    ) -> None:
         key, folding = event.key, self._folding
-        if not found:
+        if not sessions:
             state: State = folding.single(event, time)
             if end < self._stored.visible_from and self._stored.holds(key, start, end):
                 self._output.replaced(key, start, end)
         else:
             # With a cache, the store may keep a merged session, and show it after a restart.
-            state = folding.copy(found[0].value) if self._shows_again else found[0].value
-            for each in found[1:]:
-                state = folding.merge(state, each.value)
+            state = folding.copy(sessions[0].value) if self._shows_again else sessions[0].value
+            for session in sessions[1:]:
+                state = folding.merge(state, session.value)
             folding.add(state, event, time)
             # A session of one instant is not removed when it gets another event of that instant.
             if start != end:
-                for _, first, last, _ in found:
+                for _, first, last, _ in sessions:
                     self._store.remove(key, first, last)
                     if self._cache is None:
                         self._emitter.retract(event.arrival, key, first, last, "tombstone", last)

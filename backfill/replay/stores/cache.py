@@ -44,9 +44,11 @@ class CachedSessions:
     ) -> list[Session]:
         """As `SessionStore`, over cache and store; the cache hides nothing."""
         bounds = key, earliest_end, latest_start
-        found = {(s.end, s.start): s for s in self._store.find_sessions_to_merge(*bounds)}
-        found.update({(s.end, s.start): s for s in self._cache.find_sessions_to_merge(*bounds)})
-        return [found[place] for place in sorted(found) if found[place].value is not _REMOVED]
+        sessions = {(s.end, s.start): s for s in self._store.find_sessions_to_merge(*bounds)}
+        sessions.update({(s.end, s.start): s for s in self._cache.find_sessions_to_merge(*bounds)})
+        return [
+            sessions[place] for place in sorted(sessions) if sessions[place].value is not _REMOVED
+        ]
 
     def put(self, key: Any, start: int, end: int, value: Any) -> bool:
         """Stores a session in the cache."""
@@ -95,17 +97,17 @@ class CachedWindows:
 
     def fetch(self, key: Any, start: int) -> Any:
         """As `WindowStore`; from the cache, which hides nothing, if the window is there."""
-        found = self._cache.get(key, {}).get(start)
-        return self._store.fetch(key, start) if found is None else found
+        content = self._cache.get(key, {}).get(start)
+        return self._store.fetch(key, start) if content is None else content
 
     def fetch_range(
         self, key: Any, low: int, high: int, *, latest_first: bool = False
     ) -> list[tuple[int, Any]]:
         """As `WindowStore`, over cache and store."""
-        found = dict(self._store.fetch_range(key, low, high))
+        windows = dict(self._store.fetch_range(key, low, high))
         cached = self._cache.get(key, {})
-        found.update({start: value for start, value in cached.items() if low <= start <= high})
-        return sorted(found.items(), key=lambda each: each[0], reverse=latest_first)
+        windows.update({start: value for start, value in cached.items() if low <= start <= high})
+        return sorted(windows.items(), key=lambda window: window[0], reverse=latest_first)
 
     def flush(self) -> None:
         """Passes on what changed, in the order of the last changes."""

@@ -61,7 +61,7 @@ class SessionStore:
     ) -> None:
         # Most keys have one session at a time, which needs no order.
         self._by_key: dict[Any, Session | _Several] = {}
-        self._told = expired
+        self._on_expired = expired
         self._refused = refused
         self._segments: Segments[_Place] = Segments(
             retention=retention,
@@ -154,13 +154,13 @@ class SessionStore:
 
     def all(self) -> Iterator[Session]:
         """All sessions that are not hidden, as they are now, each key's by end, then start."""
-        return iter([each for key in self._by_key for each in self.fetch(key)])
+        return iter([session for key in self._by_key for session in self.fetch(key)])
 
     def _expire(self, place: _Place) -> None:
         key, end, start = place
         session = self._delete(key, start, end)
-        if self._told is not None and session is not None:
-            self._told(session)
+        if self._on_expired is not None and session is not None:
+            self._on_expired(session)
 
     def _delete(self, key: Any, start: int, end: int) -> Session | None:
         held = self._by_key.get(key)

@@ -62,7 +62,7 @@ class WindowStore:
         kept = least if retention is None else retention
         self._windows: Any = SortedDict()  # of (number of the key, start): key, start, value
         self._numbers: dict[Any, int] = {}
-        self._told = expired
+        self._on_expired = expired
         self._by_time = by_time
         self._refused = refused
         self._segments: Segments[tuple[int, int]] = Segments(
@@ -107,8 +107,8 @@ class WindowStore:
         """The content of the window that starts there; None if it is hidden or not there."""
         if start < self.visible_from:
             return None
-        found = self._windows.get((self._numbers.get(key), start))
-        return None if found is None else found[2]
+        entry = self._windows.get((self._numbers.get(key), start))
+        return None if entry is None else entry[2]
 
     def fetch_range(
         self, key: Any, low: int, high: int, *, latest_first: bool = False
@@ -132,10 +132,10 @@ class WindowStore:
 
     def fetch_all(self, low: int = -ALWAYS, high: int = ALWAYS) -> Iterator[Entry]:
         """The windows of all keys that start in [low, high] as they are now, by start."""
-        found = self.starting(max(low, self.visible_from), high)
-        return iter(sorted(found, key=lambda entry: entry[1]))
+        entries = self.starting(max(low, self.visible_from), high)
+        return iter(sorted(entries, key=lambda entry: entry[1]))
 
     def _expire(self, place: tuple[int, int]) -> None:
         entry = self._windows.pop(place)
-        if self._told is not None:
-            self._told(entry)
+        if self._on_expired is not None:
+            self._on_expired(entry)

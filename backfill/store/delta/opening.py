@@ -87,7 +87,7 @@ def plain_paths(folder: Folder, table: DeltaTable, paths: Iterable[str]) -> list
             name rows get the values of the partition columns.
     """
     partition_by = set(table.metadata().partition_columns)
-    found = []
+    plain = []
     for path in map(unquote, paths):
         folders = {unquote(part).partition("=")[0] for part in path.split("/")[:-1]}
         if _ELSEWHERE.match(path) or not partition_by <= folders:
@@ -98,5 +98,5 @@ def plain_paths(folder: Folder, table: DeltaTable, paths: Iterable[str]) -> list
                 way_out="In Spark, set the table's delta.randomizeFilePrefixes to false, and write "
                 "its rows again: INSERT OVERWRITE … SELECT * FROM …",
             )
-        found.append(path)
-    return found
+        plain.append(path)
+    return plain

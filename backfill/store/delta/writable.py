@@ -41,7 +41,9 @@ def check_writable(folder: Folder, table: DeltaTable) -> None:
         raise TableError(
             "the table's rows must meet conditions, which runs don't check",
             field=str(folder),
-            value=", ".join(sorted(each.removeprefix(_CONSTRAINT) for each in constraints)),
+            value=", ".join(
+                sorted(constraint.removeprefix(_CONSTRAINT) for constraint in constraints)
+            ),
             way_out="In Spark, ALTER TABLE … DROP CONSTRAINT; a check of the job can require the "
             "same before a run publishes",
         )

@@ -57,7 +57,7 @@ def set_properties(table: DeltaTable, properties: Mapping[str, str]) -> bool:
         Whether that took a commit of its own, which changes no row.
     """
     known = table.metadata().configuration
-    missing = {name: each for name, each in properties.items() if known.get(name) != each}
+    missing = {name: value for name, value in properties.items() if known.get(name) != value}
     if missing:
         table.alter.set_table_properties(
             missing,

@@ -27,15 +27,15 @@ def clean_table(log: Log, *, older_than_s: float) -> Cleaned:
     if not runs:
         # These records alone say that something was counted.
         named_records = {f"{RECORDS}/{name}" for name in expired_records(log)}
-    files = {path: found for path, found in files.items() if path not in named_files}
+    files = {path: file for path, file in files.items() if path not in named_files}
     records = {
-        name: found for name, found in records.items() if f"{RECORDS}/{name}" not in named_records
+        name: entry for name, entry in records.items() if f"{RECORDS}/{name}" not in named_records
     }
     for place, names in ((STAGING, staged), (RECORDS, records)):
         for name in names:
             (folder / place / name).delete_all()
     folder.delete(files)
-    size = sum(found.size for each in (staged, files, records) for found in each.values())
+    size = sum(entry.size for listing in (staged, files, records) for entry in listing.values())
     return Cleaned(len(staged), len(files), len(records), size)
 
 
@@ -44,12 +44,12 @@ def _data_files(log: Log) -> dict[str, Found]:
     if not log.versions():  # no table (yet): then nothing says that the files are ours
         return {}
     return {
-        path: found
-        for path, found in log.folder.files().items()
+        path: file
+        for path, file in log.folder.files().items()
         if path.endswith(".parquet") and all("=" in part for part in path.split("/")[:-1])
     }
 
 
-def _old(found: Mapping[str, Found], before: float) -> dict[str, Found]:
+def _old(entries: Mapping[str, Found], before: float) -> dict[str, Found]:
     """The entries that nothing was written to since `before`."""
-    return {name: each for name, each in found.items() if each.modified < before}
+    return {name: entry for name, entry in entries.items() if entry.modified < before}

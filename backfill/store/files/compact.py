@@ -81,7 +81,7 @@ def _pieces(files: tuple[DataFile, ...]) -> list[DataFile]:
         partitions[file.path.rpartition("/")[0], is_apart(file.path)].append(file)
     return [
         file
-        for each in partitions.values()
-        if len(each) > 1 and sum(file.size for file in each) < _SMALL
-        for file in each
+        for partition in partitions.values()
+        if len(partition) > 1 and sum(file.size for file in partition) < _SMALL
+        for file in partition
     ]

@@ -68,12 +68,12 @@ def _touched(paths: Collection[str]) -> Dates:
 
     Neither format promises such names of folders, but writers of both use them.
     """
-    found = [_DATE.search(path) for path in paths]
+    matches = [_DATE.search(path) for path in paths]
     try:
-        days = {date.fromisoformat(match[1]) for match in found if match is not None}
+        days = {date.fromisoformat(match[1]) for match in matches if match is not None}
     except ValueError:
         return None
-    return None if None in found else [(day, day + timedelta(days=1)) for day in days]
+    return None if None in matches else [(day, day + timedelta(days=1)) for day in days]
 
 
 def _meeting(

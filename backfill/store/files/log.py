@@ -200,11 +200,11 @@ def required(log: Log, version: int | None = None) -> Version:
     Raises:
         TableError: there is no table yet, or it cannot be read.
     """
-    found = log.open(version)
-    if found is None:
+    table = log.open(version)
+    if table is None:
         raise TableError(
             "the table does not exist yet",
             field=log.name,
             way_out="`backfill run` publishes it.",
         )
-    return found
+    return table

@@ -64,17 +64,17 @@ def read_files(
     kinds: dict[tuple[bool, int], list[str]] = {}
     for path in paths:
         kinds.setdefault((path in table.whole, 1 + path.count("/")), []).append(path)
-    found = []
+    frames = []
     for (whole, parts), own in (kinds or {(False, 1): []}).items():
         if own and not runtime_of(spark).names_files:
-            found.append(_by_folder(spark, folder, schema, own, whole, with_file))
+            frames.append(_by_folder(spark, folder, schema, own, whole, with_file))
             continue
         rows = _rows(spark, folder, schema, own, whole=whole)
         if with_file:
             whole_path = F.input_file_name() if own else F.lit(None).cast("string")
             rows = rows.withColumn(FILE, F.substring_index(whole_path, "/", -parts))
-        found.append(rows)
-    return reduce(DataFrame.unionByName, found)
+        frames.append(rows)
+    return reduce(DataFrame.unionByName, frames)
 
 
 def read_staged(spark: SparkSession, staged: StagedFiles) -> DataFrame:
@@ -102,7 +102,7 @@ def staged_dataset(log: Log, run: str) -> ds.Dataset:
             way_out="To see the published rows, leave out --run",
         )
     # The files are listed here: pyarrow would skip a folder that begins with an underscore.
-    files = [staged.path(each) for each in written if each.endswith(".parquet")]
+    files = [staged.path(path) for path in written if path.endswith(".parquet")]
     return ds.dataset(files, filesystem=staged.filesystem, format="parquet")
 
 
@@ -116,7 +116,7 @@ def _rows(
 ) -> DataFrame:
     schema = spark_schema(delta)
     if not paths:
-        nothing = (F.lit(None).cast(each.dataType).alias(each.name) for each in schema.fields)
+        nothing = (F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields)
         return spark.range(0).select(*nothing)
     local = isinstance(folder, LocalFolder)
     with local_listing(spark) if local else nullcontext():
@@ -141,7 +141,7 @@ def _by_folder(
     """The same, if the runtime does not give files the columns from their folders."""
 
     def scan(names: list[str], schema: StructType) -> DataFrame:
-        return spark.read.schema(schema).parquet(*(f"{folder.uri}/{each}" for each in names))
+        return spark.read.schema(schema).parquet(*(f"{folder.uri}/{name}" for name in names))
 
     files = [(path, {} if whole else folder_values(f"/{path}", "")) for path in paths]
     return with_folder_values(

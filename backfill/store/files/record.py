@@ -28,8 +28,8 @@ def recorded_by(log: Log, version: int) -> str | None:
     Raises:
         TableError: there is no such version, the log is damaged, or it is not known any more.
     """
-    for each in _down_from(log, version):
-        run_id = log.commit(each).metadata.get(RECORD)
+    for number in _down_from(log, version):
+        run_id = log.commit(number).metadata.get(RECORD)
         if run_id is not None:
             # Empty if an older version without a record was restored.
             return run_id or None
@@ -43,13 +43,13 @@ def expired_records(log: Log) -> set[str]:
         return set()
     kept_since = log.commit(oldest).timestamp.timestamp()
     records = (log.folder / RECORDS).files()
-    return {name for name, found in records.items() if found.modified < kept_since}
+    return {name for name, file in records.items() if file.modified < kept_since}
 
 
 def _down_from(log: Log, version: int) -> Iterator[int]:
     """A version, then the older ones, which are listed only if the first names no record."""
     yield version
-    yield from (each for each in reversed(log.versions()) if each < version)
+    yield from (number for number in reversed(log.versions()) if number < version)
 
 
 def read_record(folder: Folder, run_id: str) -> dict[str, Any]:

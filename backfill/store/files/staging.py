@@ -82,17 +82,17 @@ class StagedFiles:
 
     def sum_of(self, column: str) -> int:
         """A column of whole numbers, added up from the files as they were written."""
-        return added_up(self.folder, [each.place for each in self.files], column)
+        return added_up(self.folder, [file.place for file in self.files], column)
 
     def count_by(self, column: str) -> dict[str, int]:
         """How many rows have each value of a column of text."""
         if not self.files:
             return {}
-        files = [self.folder.path(each.place) for each in self.files]
+        files = [self.folder.path(file.place) for file in self.files]
         with self.folder.answering():
             rows = ds.dataset(files, filesystem=self.folder.filesystem, format="parquet")
             values = rows.to_table(columns=[column])[column]
-        return {str(each["values"]): each["counts"].as_py() for each in values.value_counts()}
+        return {str(row["values"]): row["counts"].as_py() for row in values.value_counts()}
 
 
 def write_files(
@@ -139,8 +139,8 @@ def write_files(
             way_out="Use a new run id, or discard the other files.",
         )
     folders = [*partition_by, *([APART] if APART in frame.columns else [])]
-    keys = [column(each) for each in folders]
-    ordered = [*keys, *(column(each) for each in sort_by)]
+    keys = [column(key) for key in folders]
+    ordered = [*keys, *(column(key) for key in sort_by)]
     if not whole:
         rows = frame.hint("rebalance", *keys)
     else:
@@ -176,20 +176,20 @@ def move_files(staged: StagedFiles, table_folder: Folder) -> None:
     """
     waiting = staged.folder.files()
     # The others were moved by an earlier attempt to publish.
-    moved = [each.path for each in staged.files if each.place not in waiting]
+    moved = [file.path for file in staged.files if file.place not in waiting]
     missing = table_folder.missing(moved)
     if missing:
         raise TableError("a staged file is missing", field=staged.name, value=missing[0])
     inside = f"{STAGING}/{staged.run_id}"
     table_folder.move(
-        {f"{inside}/{each.place}": each.path for each in staged.files if each.place in waiting}
+        {f"{inside}/{file.place}": file.path for file in staged.files if file.place in waiting}
     )
     _clear(staged.folder)
 
 
 def delete_files(staged: StagedFiles, table_folder: Folder, published: Collection[str]) -> None:
     """Deletes staged files, moved or not, except those that have been published."""
-    table_folder.delete(each.path for each in staged.files if each.path not in published)
+    table_folder.delete(file.path for file in staged.files if file.path not in published)
     _clear(staged.folder)
 
 
@@ -219,8 +219,8 @@ def _collect(
         name: kind for name, kind in primitive_columns(schema).items() if name not in partition_by
     }
     written = folder.files()
-    data = [each for each in written if _is_data(each)]
-    footers = at_once(lambda each: file_statistics(folder, each, columns), data)
+    data = [place for place in written if _is_data(place)]
+    footers = at_once(lambda place: file_statistics(folder, place, columns), data)
     files = [
         StagedFile(
             path=_final(place),
@@ -233,8 +233,8 @@ def _collect(
         for place, statistics in zip(data, footers, strict=True)
         if statistics.rows
     ]
-    used = {each.place for each in files}
-    folder.delete(each for each in written if each not in used)
+    used = {file.place for file in files}
+    folder.delete(place for place in written if place not in used)
     return tuple(sorted(files, key=attrgetter("path")))
 
 

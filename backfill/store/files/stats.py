@@ -74,15 +74,15 @@ def file_statistics(folder: Folder, path: str, columns: Mapping[str, str]) -> Fi
             continue
         groups = [footer.row_group(group) for group in range(footer.num_row_groups)]
         statistics = [group.column(position).statistics for group in groups]
-        if not groups or any(each is None or each.null_count is None for each in statistics):
+        if not groups or any(stats is None or stats.null_count is None for stats in statistics):
             continue
-        nulls[name] = sum(each.null_count for each in statistics)
+        nulls[name] = sum(stats.null_count for stats in statistics)
         bounded = [
-            each
-            for each, group in zip(statistics, groups, strict=True)
-            if each.null_count < group.num_rows
+            stats
+            for stats, group in zip(statistics, groups, strict=True)
+            if stats.null_count < group.num_rows
         ]
-        if not bounded or not all(each.has_min_max for each in bounded):
+        if not bounded or not all(stats.has_min_max for stats in bounded):
             continue
         lower, upper = _bounds(kind, bounded)
         if lower is not None:
@@ -170,7 +170,7 @@ def added_up(folder: Folder, paths: Collection[str], column: str) -> int:
         return 0
     with folder.answering():
         files = ds.dataset(
-            [folder.path(each) for each in paths], filesystem=folder.filesystem, format="parquet"
+            [folder.path(path) for path in paths], filesystem=folder.filesystem, format="parquet"
         )
         batches = files.scanner(columns=[column]).to_batches()
         return sum(pc.sum(batch[column]).as_py() or 0 for batch in batches)

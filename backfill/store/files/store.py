@@ -166,17 +166,17 @@ class FileStore(ABC):
     ) -> int | None:
         """As `Store` has it."""
         log = self.log(name)
-        columns = [each["name"] for each in json.loads(required(log).schema)["fields"]]
+        columns = [field["name"] for field in json.loads(required(log).schema)["fields"]]
         return compact_files(
             spark,
             log,
             name,
             run_id=checked_name(run_id, "run_id"),
             # For a stale table, the job file may name columns that it does not have.
-            sort_by=tuple(each for each in self._order(columns, sort_by) if each in columns),
+            sort_by=tuple(column for column in self._order(columns, sort_by) if column in columns),
             layout=layout_of(self.properties),
         )
 
     def _order(self, columns: Collection[str], own: tuple[str, ...]) -> tuple[str, ...]:
-        first = tuple(each for each in self._sort_by if each in columns)
-        return (*first, *(each for each in own if each not in first))
+        first = tuple(column for column in self._sort_by if column in columns)
+        return (*first, *(column for column in own if column not in first))

@@ -39,7 +39,7 @@ class FilesVersion:
     @cached_property
     def commits(self) -> tuple[Commit, ...]:
         """As `Table` has it, as far as the log has them."""
-        known = [each for each in self._log.versions() if each <= self.version]
+        known = [version for version in self._log.versions() if version <= self.version]
         return tuple(at_once(self._log.commit, reversed(known)))
 
     def read(

@@ -131,7 +131,9 @@ class IcebergLog:
     def versions(self) -> list[int]:
         """As `Log` has it."""
         table = self._loaded()
-        return [] if table is None else [number(each) for each in reversed(snapshots(table))]
+        return (
+            [] if table is None else [number(snapshot) for snapshot in reversed(snapshots(table))]
+        )
 
     def since(self, version: int) -> list[int]:
         """As `Log` has it."""
@@ -143,7 +145,7 @@ class IcebergLog:
                 field=self.name,
                 way_out="Run again.",
             )
-        return [each for each in known if each > version]
+        return [later for later in known if later > version]
 
     def commit(self, version: int) -> Commit:
         """As `Log` has it."""
@@ -213,8 +215,8 @@ class IcebergLog:
     def restore(self, below: IcebergVersion, version: int, metadata: Mapping[str, str]) -> int:
         """As `Log` has it."""
         old = IcebergVersion(below.table, self._snapshot(version))
-        back = [each for path, each in old.entries.items() if path not in below.entries]
-        gone = [each for path, each in below.entries.items() if path not in old.entries]
+        back = [file for path, file in old.entries.items() if path not in below.entries]
+        gone = [file for path, file in below.entries.items() if path not in old.entries]
 
         def change(transaction: Transaction) -> None:
             _overwrite(transaction, back, gone, metadata, True)
@@ -246,7 +248,7 @@ class IcebergLog:
     ) -> int:
         def change(transaction: Transaction) -> None:
             schema = table.schema()
-            required = any(each.required for each in schema.fields)
+            required = any(field.required for field in schema.fields)
             if required or store_schema(schema) != staged.schema:
                 with transaction.update_schema(allow_incompatible_changes=True) as update:
                     fit_schema(update, schema, staged.schema, self.name)
@@ -342,9 +344,9 @@ class IcebergLog:
     def _snapshot(self, version: int) -> Snapshot:
         table = self._known
         for _ in range(2):
-            for each in [] if table is None else snapshots(table):
-                if number(each) == version:
-                    return each
+            for snapshot in [] if table is None else snapshots(table):
+                if number(snapshot) == version:
+                    return snapshot
             table = self._loaded()
         raise TableError(
             f"the table has no version {version}",
@@ -356,19 +358,19 @@ class IcebergLog:
         """The table as it is now; None if there is none."""
         with answering(self.name, self.catalog):
             try:
-                found = self.catalog.load_table(self.identifier)
+                table = self.catalog.load_table(self.identifier)
             except (NoSuchTableError, NoSuchNamespaceError):
                 self._known = None
                 return None
-        if found.format_version != 2:
+        if table.format_version != 2:
             raise TableError(
                 "only tables of Iceberg's format version 2 can be written",
                 field=self.name,
-                value=found.format_version,
+                value=table.format_version,
                 way_out="Set its property format-version to 2, or publish into another table",
             )
-        self._known = found
-        return found
+        self._known = table
+        return table
 
 
 def _location(folder: Folder) -> str:
@@ -392,10 +394,10 @@ def _overwrite(
     if not data_change:
         named[DATA_CHANGE] = "false"
     with Overwrite(transaction, named) as snapshot:
-        for each in added:
-            snapshot.append_data_file(each)
-        for each in removed:
-            snapshot.delete_data_file(each)
+        for file in added:
+            snapshot.append_data_file(file)
+        for file in removed:
+            snapshot.delete_data_file(file)
     made = transaction.table_metadata.current_snapshot()
     assert made is not None
     record = json.dumps({"run": metadata[RECORD], "version": number(made)})

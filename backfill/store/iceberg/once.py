@@ -27,9 +27,9 @@ class OnceTable(Table):
             except Exception:
                 # For any other error, the library would delete the manifests of the commit.
                 raise CommitStateUnknownException(str(error)) from None
-            added = [each for each in updates if isinstance(each, AddSnapshotUpdate)]
-            known = {each.snapshot_id for each in self.snapshots()}
-            if added and known.issuperset(each.snapshot.snapshot_id for each in added):
+            added = [update for update in updates if isinstance(update, AddSnapshotUpdate)]
+            known = {snapshot.snapshot_id for snapshot in self.snapshots()}
+            if added and known.issuperset(update.snapshot.snapshot_id for update in added):
                 return
             if refused(error):
                 # The library then deletes the manifests that it has written.

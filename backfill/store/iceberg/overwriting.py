@@ -51,9 +51,9 @@ class Overwrite(_OverwriteFiles):
         assert size is not None
         assert count is not None
         own = [
-            each
-            for each in manifests
-            if has_files(each) or each.added_snapshot_id == self.snapshot_id
+            manifest
+            for manifest in manifests
+            if has_files(manifest) or manifest.added_snapshot_id == self.snapshot_id
         ]
         return _ManifestMergeManager(size, count, wanted, self).merge_manifests(own)
 

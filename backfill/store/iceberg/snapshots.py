@@ -41,13 +41,13 @@ RECORD_PROPERTY = f"{PREFIX}{RECORD}"
 
 def as_commit(snapshot: Snapshot) -> Commit:
     """The commit that made a snapshot."""
-    found = {} if snapshot.summary is None else snapshot.summary.additional_properties
+    properties = {} if snapshot.summary is None else snapshot.summary.additional_properties
     return Commit(
         version=number(snapshot),
         timestamp=dt.datetime.fromtimestamp(snapshot.timestamp_ms / 1000, dt.timezone.utc),
         metadata={
             name.removeprefix(PREFIX): value
-            for name, value in found.items()
+            for name, value in properties.items()
             if name.startswith(PREFIX) and name != DATA_CHANGE
         },
     )
@@ -62,8 +62,8 @@ def changes_of(table: Table, snapshot: Snapshot) -> FileChanges:
         or summary.additional_properties.get(DATA_CHANGE) == "false"
     )
     return FileChanges(
-        frozenset(relative(table, each) for each in files.added),
-        frozenset(relative(table, each) for each in files.removed),
+        frozenset(relative(table, location) for location in files.added),
+        frozenset(relative(table, location) for location in files.removed),
         # A compaction can also apply deletions that were beside the files.
         data=not moved or files.rows != 0,
     )
@@ -81,7 +81,7 @@ def mentioned(table: Table) -> tuple[set[str], set[str]]:
                 files |= {relative(table, entry.data_file.file_path) for entry in entries}
     named = [as_commit(each).metadata.get(RECORD) for each in table.snapshots()]
     named.append(newest_record(table)[0])
-    return files, {each for each in named if each}
+    return files, {run_id for run_id in named if run_id}
 
 
 def newest_record(table: Table) -> tuple[str | None, int]:
@@ -108,7 +108,7 @@ def partitioned_by(table: Table) -> tuple[str, ...]:
         TableError: the table is partitioned in another way.
     """
     fields = table.spec().fields
-    other = [each for each in fields if not isinstance(each.transform, IdentityTransform)]
+    other = [field for field in fields if not isinstance(field.transform, IdentityTransform)]
     if other:
         raise TableError(
             f"the table is partitioned by {other[0].transform} of a column",
@@ -116,7 +116,7 @@ def partitioned_by(table: Table) -> tuple[str, ...]:
             value=other[0].name,
             way_out="Publish into another table, which is then partitioned by date",
         )
-    return tuple(table.schema().find_column_name(each.source_id) or "" for each in fields)
+    return tuple(table.schema().find_column_name(field.source_id) or "" for field in fields)
 
 
 class IcebergVersion:
@@ -162,16 +162,16 @@ class IcebergVersion:
     @cached_property
     def entries(self) -> Mapping[str, IcebergFile]:
         """The files by path, in order."""
-        found = {
-            relative(self.table, each.file_path): each
-            for each in data_files(self.table, self.snapshot)
+        files = {
+            relative(self.table, file.file_path): file
+            for file in data_files(self.table, self.snapshot)
         }
-        return dict(sorted(found.items()))
+        return dict(sorted(files.items()))
 
     @cached_property
     def live(self) -> Mapping[str, int]:
         """As `Version` has it."""
-        return {path: each.file_size_in_bytes for path, each in self.entries.items()}
+        return {path: file.file_size_in_bytes for path, file in self.entries.items()}
 
     @cached_property
     def whole(self) -> frozenset[str]:
@@ -179,7 +179,7 @@ class IcebergVersion:
 
         A file of ours is in the folder of its partition and does not contain the columns.
         """
-        own = [f"{each}=" for each in self.partition_by]
+        own = [f"{name}=" for name in self.partition_by]
         folders = {path: path.split("/")[:-1] for path in self.entries}
         return frozenset(
             path
@@ -195,40 +195,40 @@ class IcebergVersion:
         return tuple(
             DataFile(
                 path=path,
-                size=each.file_size_in_bytes,
-                rows=each.record_count,
-                minimum=self._bounds(each, each.lower_bounds),
-                maximum=self._bounds(each, each.upper_bounds),
-                complete=self._complete(each),
+                size=file.file_size_in_bytes,
+                rows=file.record_count,
+                minimum=self._bounds(file, file.lower_bounds),
+                maximum=self._bounds(file, file.upper_bounds),
+                complete=self._complete(file),
             )
-            for path, each in self.entries.items()
+            for path, file in self.entries.items()
         )
 
     def _bounds(self, file: IcebergFile, bounds: Mapping[int, bytes] | None) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for column in self._columns:
             kind, value = column.field_type, (bounds or {}).get(column.field_id)
             # Bounds do not include NaN, which is the largest number for Spark.
             if value is None or isinstance(kind, I.FloatType | I.DoubleType):
                 continue
             assert isinstance(kind, I.PrimitiveType)
-            found[column.name] = _plain(kind, from_bytes(kind, value))
-        return {**found, **self._partition(file)}
+            values[column.name] = _plain(kind, from_bytes(kind, value))
+        return {**values, **self._partition(file)}
 
     def _partition(self, file: IcebergFile) -> dict[str, Any]:
         """A file's values in the columns that it was partitioned by, except NULL."""
         schema = self.table.schema()
-        found = {}
-        for place, each in enumerate(self.table.specs()[file.spec_id].fields):
+        values = {}
+        for place, field in enumerate(self.table.specs()[file.spec_id].fields):
             value = file.partition[place]
-            if isinstance(each.transform, IdentityTransform) and value is not None:
-                column = schema.find_field(each.source_id)
-                found[column.name] = _plain(column.field_type, value)
-        return found
+            if isinstance(field.transform, IdentityTransform) and value is not None:
+                column = schema.find_field(field.source_id)
+                values[column.name] = _plain(column.field_type, value)
+        return values
 
     def _complete(self, file: IcebergFile) -> frozenset[str]:
         nulls = file.null_value_counts or {}
-        return frozenset(each.name for each in self._columns if nulls.get(each.field_id) == 0)
+        return frozenset(column.name for column in self._columns if nulls.get(column.field_id) == 0)
 
     @cached_property
     def _schema(self) -> Schema:
@@ -237,7 +237,7 @@ class IcebergVersion:
     @cached_property
     def _columns(self) -> list[I.NestedField]:
         return [
-            each for each in self._schema.fields if isinstance(each.field_type, I.PrimitiveType)
+            field for field in self._schema.fields if isinstance(field.field_type, I.PrimitiveType)
         ]
 
 

@@ -61,10 +61,10 @@ class IcebergStore(FileStore):
         Raises:
             TableError: it is not configured, fails, or can't be written to.
         """
-        found = open_catalog(self.name, self._options, field="tables.catalog")
-        if isinstance(found, HadoopCatalog):
-            found.check_writable()
-        return found
+        opened = open_catalog(self.name, self._options, field="tables.catalog")
+        if isinstance(opened, HadoopCatalog):
+            opened.check_writable()
+        return opened
 
     def log(self, name: str) -> IcebergLog:
         """As `FileStore` has it.
@@ -84,8 +84,8 @@ class IcebergStore(FileStore):
         assert isinstance(wanted, StructType)
         if isinstance(frame, StructType):
             return wanted
-        if [each.dataType for each in wanted] == [each.dataType for each in schema]:
+        if [field.dataType for field in wanted] == [field.dataType for field in schema]:
             return frame
         return frame.select(
-            *(column(each.name).cast(each.dataType).alias(each.name) for each in wanted)
+            *(column(field.name).cast(field.dataType).alias(field.name) for field in wanted)
         )

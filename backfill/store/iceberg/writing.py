@@ -41,7 +41,9 @@ def data_files(staged: StagedFiles, folder: Folder, metadata: TableMetadata) -> 
     }
     location = metadata.location.rstrip("/")
     footers = at_once(
-        lambda each: pq.read_metadata(folder.path(each.path), filesystem=folder.filesystem),
+        lambda staged_file: pq.read_metadata(
+            folder.path(staged_file.path), filesystem=folder.filesystem
+        ),
         staged.files,
     )
     for file, footer in zip(staged.files, footers, strict=True):
@@ -68,8 +70,8 @@ def _field_ids(footer: pq.FileMetaData, leaves: Mapping[str, Sequence[int]]) -> 
     Columns are matched by position: in files not written by Spark, the elements of lists and maps
     have other names.
     """
-    ids = [each for name in footer.schema.to_arrow_schema().names for each in leaves[name]]
-    return {footer.schema.column(place).path: each for place, each in enumerate(ids)}
+    ids = [field_id for name in footer.schema.to_arrow_schema().names for field_id in leaves[name]]
+    return {footer.schema.column(place).path: field_id for place, field_id in enumerate(ids)}
 
 
 def _leave_out(
@@ -82,11 +84,11 @@ def _leave_out(
             continue
         for group in range(footer.num_row_groups):
             chunk = footer.row_group(group).column(position)
-            found = chunk.statistics
-            nulls = None if found is None or not found.has_null_count else found.null_count
+            stats = chunk.statistics
+            nulls = None if stats is None or not stats.has_null_count else stats.null_count
             if nulls is None:
                 statistics.null_value_counts.pop(field, None)
-            if nulls != chunk.num_values and (found is None or not found.has_min_max):
+            if nulls != chunk.num_values and (stats is None or not stats.has_min_max):
                 statistics.column_aggregates.pop(field, None)
 
 
@@ -116,9 +118,17 @@ def fit_schema(update: UpdateSchema, now: Schema, wanted: str, name: str) -> Non
     Raises:
         TableError: a column has another type.
     """
-    types = {each["name"]: each["type"] for each in json.loads(wanted)["fields"]}
-    own = {each["name"]: each["type"] for each in json.loads(store_schema(now))["fields"]}
-    new = {each.name: each.field_type for each in iceberg_schema(wanted).fields}
+    types = {
+        spark_field["name"]: spark_field["type"] for spark_field in json.loads(wanted)["fields"]
+    }
+    own = {
+        spark_field["name"]: spark_field["type"]
+        for spark_field in json.loads(store_schema(now))["fields"]
+    }
+    new = {
+        iceberg_field.name: iceberg_field.field_type
+        for iceberg_field in iceberg_schema(wanted).fields
+    }
     for field in now.fields:
         if field.required and field.name in types:
             update.update_column((field.name,), required=False)
@@ -135,7 +145,10 @@ def fit_schema(update: UpdateSchema, now: Schema, wanted: str, name: str) -> Non
     for column, field_type in new.items():
         if column not in own:
             update.add_column((column,), field_type)
-    order = [*(each for each in own if each in types), *(each for each in types if each not in own)]
+    order = [
+        *(kept for kept in own if kept in types),
+        *(added for added in types if added not in own),
+    ]
     if order != list(types):
         update.move_first((next(iter(types)),))
         for before, column in pairwise(types):
@@ -144,7 +157,7 @@ def fit_schema(update: UpdateSchema, now: Schema, wanted: str, name: str) -> Non
 
 def _partition(path: str, partition_by: tuple[str, ...], schema: Schema) -> Record:
     texts = partition_values(path, partition_by)
-    return Record(*(_value(texts[each], schema.find_field(each)) for each in partition_by))
+    return Record(*(_value(texts[name], schema.find_field(name)) for name in partition_by))
 
 
 def _value(text: str | None, field: I.NestedField) -> Any:

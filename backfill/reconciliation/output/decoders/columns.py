@@ -58,12 +58,12 @@ def decode_columns(written: Written, options: StreamOptions, wanted: Wanted) -> 
         problems = [back.problem, failing(back.value.isNull(), f"{_BACK} is NULL")]
     return Decoding(
         frame=steps.frame,
-        key=[each.value for each in key],
+        key=[read.value for read in key],
         start=start.value,
         end=end.value,
-        values={name: each.value for name, each in results.items()},
+        values={name: read.value for name, read in results.items()},
         gone=gone,
-        order=F.struct(*(each.value.alias(name) for name, each in order.items()), *written.place),
+        order=F.struct(*(read.value.alias(name) for name, read in order.items()), *written.place),
         evidence=lambda row: F.concat_ws(
             ", ",
             row.getField("_file"),
@@ -72,7 +72,7 @@ def decode_columns(written: Written, options: StreamOptions, wanted: Wanted) -> 
         problems=[
             failing(~known, "op is not +I" if single else "op is not +I, -U, +U or -D"),
             *problems,
-            *(each.problem for each in [*key, start, end, *results.values(), *order.values()]),
+            *(read.problem for read in [*key, start, end, *results.values(), *order.values()]),
         ],
     )
 
@@ -87,23 +87,23 @@ def ordering(written: Written, options: StreamOptions, wanted: Wanted) -> list[s
     taken = {*wanted.key.names, *wanted.aggregates}
     if "order" in values and "order" not in taken and not options.form.complete:
         return ["order"]
-    found = [name for name in options.form.order if name in values and name not in taken]
+    names = [name for name in options.form.order if name in values and name not in taken]
     for name in options.form.needs:
         find(values, name)
-    if "pane_index" in found and not (options.deltas or options.repeats or options.retracting):
+    if "pane_index" in names and not (options.deltas or options.repeats or options.retracting):
         raise ColumnError(
             "windows have panes, but it is unknown whether a pane repeats the one before it",
             field="pane_index",
             way_out="Set panes: accumulating, discarding or retracting",
         )
     repeats = options.repeats or options.retracting or (options.form.retracts and "op" in values)
-    if written.kind == "delta" and repeats and not found:
+    if written.kind == "delta" and repeats and not names:
         raise ColumnError(
             "rows repeat, but a Delta table does not keep their order",
             field="order",
             way_out="Name the column that holds the order, with columns: theirs=order",
         )
-    return found
+    return names
 
 
 def _sorting(given: Value, name: str, zone: str, steps: Steps) -> Read:

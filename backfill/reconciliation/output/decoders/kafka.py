@@ -68,7 +68,7 @@ def decode_records(written: Written, options: StreamOptions, wanted: Wanted) -> 
         converted(find(values, name), T.LongType(), name, wanted.zone, steps)
         for name in options.form.order
     ]
-    partition, offset = (each.value for each in places)
+    partition, offset = (place.value for place in places)
     placed = partition.between(0, _MOST_PARTITIONS) & offset.between(0, _MOST_OFFSETS)
     unplaced = failing(
         ~F.coalesce(placed, F.lit(False)), "partition or offset is NULL or out of range"
@@ -95,13 +95,13 @@ def decode_records(written: Written, options: StreamOptions, wanted: Wanted) -> 
         order=F.shiftleft(partition, _OFFSET_BITS) + offset,
         evidence=_evidence,
         problems=[
-            *(each.problem for each in places),
+            *(place.problem for place in places),
             unplaced,
             failing(key.column.isNull(), "the key is NULL"),
             *problems,
             start.problem,
             end.problem,
-            *(F.when(~gone, each) for each in wrong),
+            *(F.when(~gone, reason) for reason in wrong),
         ],
     )
 
@@ -197,8 +197,8 @@ def _values(
         what = "not UTF-8" if kind == "string" else f"not a {kind} of 8 bytes"
         reason = f"the value is {what} (value_format, bytes)"
         problems.append(failing(fields[names[0]].column.isNull(), reason))
-    found, more = _decoded(fields, names, types, wanted.zone, steps)
-    return dict(zip(names, found, strict=True)), [*problems, *more]
+    columns, more = _decoded(fields, names, types, wanted.zone, steps)
+    return dict(zip(names, columns, strict=True)), [*problems, *more]
 
 
 def _single(value: Value, options: StreamOptions, steps: Steps) -> Value:
@@ -218,11 +218,11 @@ def _json(
     """The fields of an object; a single field may also come without the object around it."""
     needs_spark(steps.frame, "JSON is decoded", field=f"stream.{what}_format")
     fields = json_fields(text, names, steps.once)
-    found = [each.column.isNotNull() for each in fields.values()]
+    conditions = [field.column.isNotNull() for field in fields.values()]
     # A field can be there and be NULL.
     there = F.arrays_overlap(F.json_object_keys(text), F.array(*map(F.lit, names)))
     there = F.coalesce(there, F.lit(False))
-    none = ~reduce(Column.__or__, found, there)
+    none = ~reduce(Column.__or__, conditions, there)
     if len(names) == 1:
         alone = F.when(~F.ltrim(text).startswith("{"), json_scalar(text))
         value = steps.once(F.coalesce(fields[names[0]].column, alone))
@@ -277,7 +277,7 @@ def _decoded(
         converted(find(fields, name), type_, name, zone, steps)
         for name, type_ in zip(names, types, strict=True)
     ]
-    return [each.value for each in reads], [each.problem for each in reads]
+    return [read.value for read in reads], [read.problem for read in reads]
 
 
 def _only(names: Sequence[str], key: Value) -> dict[str, Value]:

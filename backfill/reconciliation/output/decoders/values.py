@@ -142,7 +142,9 @@ def _cast(given: Value, wanted: T.DataType, name: str, zone: str) -> Column:
 
 
 def _array(given: Value, type_: T.DataType, wanted: T.DataType, name: str, zone: str) -> Column:
-    cast = F.transform(given.column, lambda each: _cast(Value(each, type_), wanted, name, zone))
+    cast = F.transform(
+        given.column, lambda element: _cast(Value(element, type_), wanted, name, zone)
+    )
     # An element that does not fit has become NULL.
     kept = F.size(F.filter(cast, F.isnull)) == F.size(F.filter(given.column, F.isnull))
     return F.when(kept, cast)
