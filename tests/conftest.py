@@ -70,8 +70,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Puts long tests at the beginning of each half; each process is given one half."""
     if _SEED:
         _draw(config, items)
-    groups = [[each for each in items if _group(each) == n] for n in range(2)]
-    rest = [each for each in items if _group(each) is None]
+    groups = [[item for item in items if _group(item) == n] for n in range(2)]
+    rest = [item for item in items if _group(item) is None]
     half = max(0, len(items) // 2 - len(groups[0]))
     items[:] = [*groups[0], *rest[:half], *groups[1], *rest[half:]]
 

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parent.parent
 
 def session(zone: str) -> SparkSession:
     """A session over Connect, with a server in this process that listens on loopback only."""
-    found = (
+    spark = (
         SparkSession.builder.config("spark.connect.grpc.binding.address", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "2")
         .remote("local[2]")
@@ -35,8 +35,8 @@ def session(zone: str) -> SparkSession:
     )
     # Each program runs its plans once, on few rows.
     for name, value in {**SETTINGS, "spark.sql.session.timeZone": zone}.items():
-        found.conf.set(name, value)
-    return found
+        spark.conf.set(name, value)
+    return spark
 
 
 class Programs:
@@ -81,16 +81,16 @@ class Programs:
 
 def listening() -> list[str]:
     """The addresses on which this process and those that it started wait for connections."""
-    here, found = psutil.Process(), set[str]()
+    here, addresses = psutil.Process(), set[str]()
     for process in (here, *here.children(recursive=True)):
         # A process that has ended meanwhile waits for nothing.
         with suppress(psutil.NoSuchProcess):
-            found |= {
-                each.laddr.ip.removeprefix("::ffff:")
-                for each in process.net_connections("inet")
-                if each.status == psutil.CONN_LISTEN
+            addresses |= {
+                connection.laddr.ip.removeprefix("::ffff:")
+                for connection in process.net_connections("inet")
+                if connection.status == psutil.CONN_LISTEN
             }
-    return sorted(found)
+    return sorted(addresses)
 
 
 def _run(kind: str, program: str, *arguments: str) -> None:

@@ -106,8 +106,8 @@ job = Job.load(path)
 result = job.run(spark)
 counts["job"] = {name: window.rows for name, window in result.windows.items()}
 counts["quarantined"] = dict(result.quarantined)
-failed = [each for each in result.checks if not each.success]
-counts["checks"] = [len(result.checks), *(each.unexpected for each in failed)]
+failed = [outcome for outcome in result.checks if not outcome.success]
+counts["checks"] = [len(result.checks), *(outcome.unexpected for outcome in failed)]
 counts["lone"] = job.table("sessions", spark).where("events < 2").count()
 job.run(spark, start=date(2026, 1, 10), end=date(2026, 1, 11))
 counts["after_range"] = {name: job.table(name, spark).count() for name in result.windows}

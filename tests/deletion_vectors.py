@@ -39,7 +39,7 @@ def delete_places(
 
 def replaced(add: Mapping[str, Any], vector: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The actions that give a file other deletions."""
-    old = {each: add[each] for each in ("path", "deletionVector") if each in add}
+    old = {name: add[name] for name in ("path", "deletionVector") if name in add}
     change = {"dataChange": True, "deletionTimestamp": add["modificationTime"]}
     return [
         {"remove": {**old, **change}},
@@ -49,15 +49,15 @@ def replaced(add: Mapping[str, Any], vector: Mapping[str, Any]) -> list[dict[str
 
 def live(table: Path) -> dict[str, dict[str, Any]]:
     """The newest action that added each file, by the file's name in the log."""
-    found: dict[str, dict[str, Any]] = {}
+    adds: dict[str, dict[str, Any]] = {}
     for log in sorted((table / "_delta_log").glob("*.json")):
         for action in map(json.loads, log.read_text().splitlines()):
             if "remove" in action:
-                found.pop(action["remove"]["path"], None)
+                adds.pop(action["remove"]["path"], None)
         for action in map(json.loads, log.read_text().splitlines()):
             if "add" in action:
-                found[action["add"]["path"]] = action["add"]
-    return found
+                adds[action["add"]["path"]] = action["add"]
+    return adds
 
 
 def commit(table: Path, actions: Iterable[Mapping[str, Any]]) -> None:
@@ -78,15 +78,15 @@ def commit(table: Path, actions: Iterable[Mapping[str, Any]]) -> None:
 def _vector(
     data: bytes, storage: str, table: Path, folder: Path | None, count: int
 ) -> dict[str, Any]:
-    found = {"storageType": storage, "sizeInBytes": len(data), "cardinality": count}
+    descriptor = {"storageType": storage, "sizeInBytes": len(data), "cardinality": count}
     if storage == "i":
-        return {**found, "pathOrInlineDv": _z85(data + bytes(-len(data) % 4))}
+        return {**descriptor, "pathOrInlineDv": _z85(data + bytes(-len(data) % 4))}
     name = uuid.uuid4()
     path = (table if folder is None or storage == "u" else folder) / f"deletion_vector_{name}.bin"
     checksum = zlib.crc32(data).to_bytes(4, "big")
     path.write_bytes(b"\x01" + len(data).to_bytes(4, "big") + data + checksum)
     text = _z85(name.bytes) if storage == "u" else f"file://{path}"
-    return {**found, "pathOrInlineDv": text, "offset": 1}
+    return {**descriptor, "pathOrInlineDv": text, "offset": 1}
 
 
 def _z85(data: bytes) -> str:

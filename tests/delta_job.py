@@ -25,7 +25,7 @@ TABLE = "spark_catalog.web.sessions"
 
 def life(folder: Path, spark: SparkSession) -> dict[str, Any]:
     """The job's runs and what others do to its tables, in turn."""
-    job, found = Job.load(folder / "job.yaml"), dict[str, Any]()
+    job, report = Job.load(folder / "job.yaml"), dict[str, Any]()
 
     def rows(name: str) -> dict[str, list[str]]:
         ours = job.table(name, spark)
@@ -48,31 +48,31 @@ def life(folder: Path, spark: SparkSession) -> dict[str, Any]:
         "'mine' = 'x')"
     )
     job.run(spark)
-    found["tables"] = [row.tableName for row in spark.sql("SHOW TABLES IN web").collect()]
-    found["first"] = {name: rows(name) for name in ("sessions", "hourly", "quarantine")}
-    found["properties"] = {
+    report["tables"] = [row.tableName for row in spark.sql("SHOW TABLES IN web").collect()]
+    report["first"] = {name: rows(name) for name in ("sessions", "hourly", "quarantine")}
+    report["properties"] = {
         row[0]: row[1] for row in spark.sql("SHOW TBLPROPERTIES web.hourly").collect()
     }
-    found["strict"] = failure(lambda: Job.load(folder / "strict.yaml").run(spark))
-    found["refused"] = {name: rows(name) for name in ("sessions", "hourly")}
-    found["versions"] = spark.sql(f"DESCRIBE HISTORY {TABLE}").count()
-    found["other"] = failure(lambda: Job.load(folder / "other.yaml").run(spark))
+    report["strict"] = failure(lambda: Job.load(folder / "strict.yaml").run(spark))
+    report["refused"] = {name: rows(name) for name in ("sessions", "hourly")}
+    report["versions"] = spark.sql(f"DESCRIBE HISTORY {TABLE}").count()
+    report["other"] = failure(lambda: Job.load(folder / "other.yaml").run(spark))
     spark.sql(f"OPTIMIZE {TABLE}")
     spark.sql(f"DELETE FROM {TABLE} WHERE user = 'gone'")
     job.recompute(spark, late=folder / "late.csv")
-    found["late"] = rows("sessions")
+    report["late"] = rows("sessions")
     spark.sql(f"ALTER TABLE {TABLE} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
     job.run(spark, date="2026-01-11")
     spark.sql(f"DELETE FROM {TABLE} WHERE user = 'b' AND date = '2026-01-10'")
-    found["beside"] = failure(lambda: job.table("sessions", spark))
+    report["beside"] = failure(lambda: job.table("sessions", spark))
     spark.sql(f"REORG TABLE {TABLE} APPLY (PURGE)")
-    found["purged"] = rows("sessions")
+    report["purged"] = rows("sessions")
     job.run(spark, date="2026-01-10")
-    found["again"] = rows("sessions")
-    found["kinds"] = [each["kind"] for each in job.history()]
+    report["again"] = rows("sessions")
+    report["kinds"] = [run["kind"] for run in job.history()]
     job.restore(job.history()[-1]["run_id"])
-    found["restored"] = rows("sessions")
-    return found
+    report["restored"] = rows("sessions")
+    return report
 
 
 if __name__ == "__main__":

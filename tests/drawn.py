@@ -27,10 +27,10 @@ SEEDS = (1, int(os.environ.get("BACKFILL_SEED") or random.SystemRandom().randran
 @cache
 def cases(strategy: st.SearchStrategy[T], count: int) -> list[T]:
     """`count` cases, half of each seed; drawn once for all tests of a process."""
-    found: list[T] = []
-    for each in SEEDS:
+    examples: list[T] = []
+    for seed_value in SEEDS:
 
-        @seed(each)
+        @seed(seed_value)
         @settings(
             max_examples=count // 2,
             phases=[Phase.generate],
@@ -40,10 +40,10 @@ def cases(strategy: st.SearchStrategy[T], count: int) -> list[T]:
         )
         @given(strategy)
         def collect(case: T) -> None:
-            found.append(case)
+            examples.append(case)
 
         collect()
-    return found
+    return examples
 
 
 def few_or_many(each: st.SearchStrategy[T]) -> st.SearchStrategy[list[T]]:
@@ -54,9 +54,9 @@ def few_or_many(each: st.SearchStrategy[T]) -> st.SearchStrategy[list[T]]:
 def apart(drawn: Iterable[Iterable[Event]]) -> list[Event]:
     """The events of all cases, each key with its case's number in front."""
     return [
-        each if each.key is None else replace(each, key=f"{number}:{each.key}")
+        event if event.key is None else replace(event, key=f"{number}:{event.key}")
         for number, events in enumerate(drawn)
-        for each in events
+        for event in events
     ]
 
 

@@ -27,7 +27,7 @@ def from_rows(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: str) -
         # Over Spark Connect, pyspark 4.1 accepts no table without rows.
         return spark.createDataFrame([], schema)
     columns = [
-        pa.array([row[place] for row in values], each.type) for place, each in enumerate(arrow)
+        pa.array([row[place] for row in values], field.type) for place, field in enumerate(arrow)
     ]
     return spark.createDataFrame(pa.Table.from_arrays(columns, schema=arrow))
 

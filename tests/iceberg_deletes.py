@@ -31,7 +31,7 @@ def delete_places(table: Table, places: Mapping[DataFile, Sequence[int]]) -> Non
     """Deletes rows of files by their places, with one delete file for each partition."""
     parts: dict[tuple[int, Record], list[tuple[str, int]]] = {}
     for file, deleted in places.items():
-        rows = [(file.file_path, each) for each in deleted]
+        rows = [(file.file_path, place) for place in deleted]
         parts.setdefault((file.spec_id, file.partition), []).extend(rows)
     schema = pa.schema([_field("file_path", pa.string(), _PATH), _field("pos", pa.int64(), _POS)])
     files = []
@@ -55,7 +55,7 @@ def delete_values(
     spec = UNPARTITIONED_PARTITION_SPEC if partition is None else table.spec()
     if partition is None and spec.spec_id in table.specs():
         spec = table.specs()[spec.spec_id]
-    ids = [each.field_id for each in fields]
+    ids = [field.field_id for field in fields]
     kind = DataFileContent.EQUALITY_DELETES
     commit(table, [(spec, _write(table, written, kind, partition or Record(), ids))])
 
@@ -72,7 +72,7 @@ class _Deletes(_FastAppendFiles):
     files: Sequence[tuple[PartitionSpec, DataFile]] = ()
 
     def _existing_manifests(self) -> list[ManifestFile]:
-        found = super()._existing_manifests()
+        manifests = super()._existing_manifests()
         for spec, file in self.files:
             output = self.new_manifest_output()
             schema = self._transaction.table_metadata.schema()
@@ -86,8 +86,8 @@ class _Deletes(_FastAppendFiles):
                         data_file=file,
                     )
                 )
-            found.append(writer.to_manifest_file())
-        return found
+            manifests.append(writer.to_manifest_file())
+        return manifests
 
 
 class _DeletesWriter(ManifestWriterV2):

@@ -24,7 +24,7 @@ def opened(
     spark: SparkSession, format: str, path: Path, late: tuple[Path, ...] = (), **more: Any
 ) -> Source:
     options = SourceOptions(format=format, path=str(path), **more)
-    return open_source(spark, options, late=[str(each) for each in late])
+    return open_source(spark, options, late=[str(file) for file in late])
 
 
 def check_parts(source: Source) -> None:

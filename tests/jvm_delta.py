@@ -30,7 +30,7 @@ def insert(folder: Path, key: str, date: str) -> str:
 
 def read(*folders: Path) -> str:
     """Reads the key and the date of every row of tables."""
-    return " UNION ALL ".join(f"SELECT user_id, date FROM {table_in(each)}" for each in folders)
+    return " UNION ALL ".join(f"SELECT user_id, date FROM {table_in(folder)}" for folder in folders)
 
 
 def read_versions(folder: Path, versions: Iterable[int]) -> str:

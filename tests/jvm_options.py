@@ -56,10 +56,10 @@ def remember_lookups(spark: SparkSession) -> None:
 
 def _remembering(look_up: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
     def remembered(self: Any, name: str) -> Any:
-        found = look_up(self, name)
+        member = look_up(self, name)
         # Values of fields are not kept, since they can change.
-        if isinstance(found, (JavaPackage, JavaClass, JavaMember)):
-            setattr(self, name, found)
-        return found
+        if isinstance(member, (JavaPackage, JavaClass, JavaMember)):
+            setattr(self, name, member)
+        return member
 
     return remembered

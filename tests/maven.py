@@ -23,7 +23,7 @@ def jars(*names: str) -> list[Path]:
     problem = _fetch(names)
     if problem is not None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(problem)
-    return [_place(each) for each in names]
+    return [_place(name) for name in names]
 
 
 @cache

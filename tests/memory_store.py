@@ -40,17 +40,17 @@ class MemoryStaged:
 
     @property
     def rows(self) -> int:
-        return sum(each.about.rows for each in self.files)
+        return sum(file.about.rows for file in self.files)
 
     def sum_of(self, column: str) -> int:
-        return sum(pc.sum(each.rows[column]).as_py() or 0 for each in self.files)
+        return sum(pc.sum(file.rows[column]).as_py() or 0 for file in self.files)
 
     def count_by(self, column: str) -> dict[str, int]:
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for file in self.files:
             for value in file.rows[column].to_pylist():
-                found[str(value)] = found.get(str(value), 0) + 1
-        return found
+                counts[str(value)] = counts.get(str(value), 0) + 1
+        return counts
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,11 @@ class MemoryVersion:
         self, spark: SparkSession, files: Collection[str] | None = None, *, with_file: bool = False
     ) -> DataFrame:
         wanted = sorted(self.contents if files is None else files)
-        rows = _frame(spark, self.schema, [self.contents[each] for each in wanted], with_file)
+        rows = _frame(spark, self.schema, [self.contents[path] for path in wanted], with_file)
         return rows
 
     def sum_of(self, column: str, files: Collection[str]) -> int:
-        return sum(pc.sum(self.contents[each].rows[column]).as_py() or 0 for each in files)
+        return sum(pc.sum(self.contents[path].rows[column]).as_py() or 0 for path in files)
 
     def check_writable(self) -> None:
         """Any table is writable."""
@@ -103,7 +103,7 @@ class MemoryStore:
         assert run is None, "no run leaves anything in memory"
         table = self.open(name)
         assert table is not None
-        return ds.dataset(pa.concat_tables([each.rows for each in table.contents.values()]))
+        return ds.dataset(pa.concat_tables([file.rows for file in table.contents.values()]))
 
     @property
     def way_to_delete(self) -> str:
@@ -123,10 +123,12 @@ class MemoryStore:
             return MemoryStaged(name, run_id, frame, partition_by, ())
         # As in Delta's tables, every column may be NULL.
         rows = frame.toArrow()
-        rows = rows.cast(pa.schema([each.with_nullable(True) for each in rows.schema]))
+        rows = rows.cast(pa.schema([column.with_nullable(True) for column in rows.schema]))
         by_file: dict[tuple[Any, ...], list[int]] = {}
         kinds = [
-            rows[each].to_pylist() for each in (*partition_by, APART) if each in rows.schema.names
+            rows[column].to_pylist()
+            for column in (*partition_by, APART)
+            if column in rows.schema.names
         ]
         for number, kind in enumerate(zip(*kinds, strict=True) if kinds else [()] * len(rows)):
             by_file.setdefault(kind, []).append(number)
@@ -135,7 +137,7 @@ class MemoryStore:
             _file("/".join([*map(str, kind), run_id]), rows.take(places), partition_by)
             for kind, places in by_file.items()
         )
-        schema = StructType([each for each in frame.schema.fields if each.name != APART])
+        schema = StructType([column for column in frame.schema.fields if column.name != APART])
         return MemoryStaged(name, run_id, schema, partition_by, files)
 
     def read_staged(self, spark: SparkSession, staged: MemoryStaged) -> DataFrame:
@@ -164,7 +166,7 @@ class MemoryStore:
         removed = list(before.contents if before else ()) if replace == "all" else list(replace)
         for path in removed:
             contents.pop(path, None)
-        contents |= {each.about.path: each for each in staged.files}
+        contents |= {file.about.path: file for file in staged.files}
         made = record(None if before is None else before.record)
         known = {**metadata, "run_id": staged.run_id, "closure": json.dumps(dates, default=str)}
         return self._add(
@@ -270,11 +272,11 @@ def _frame(
     spark: SparkSession, schema: StructType, files: Sequence[Rows], with_file: bool
 ) -> DataFrame:
     parts = [
-        each.rows.append_column(FILE, pa.array([each.about.path] * len(each.rows), pa.string()))
-        for each in files
+        file.rows.append_column(FILE, pa.array([file.about.path] * len(file.rows), pa.string()))
+        for file in files
     ]
     if not parts:
-        nothing = (F.lit(None).cast(each.dataType).alias(each.name) for each in schema.fields)
+        nothing = (F.lit(None).cast(column.dataType).alias(column.name) for column in schema.fields)
         empty = spark.range(0).select(*nothing)
         return empty.withColumn(FILE, F.lit("")) if with_file else empty
     rows = spark.createDataFrame(pa.concat_tables(parts))

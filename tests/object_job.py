@@ -24,45 +24,47 @@ from tests.objects import free_port
 
 def youth(job: Job, spark: SparkSession, late: str) -> dict[str, Any]:
     """What the first steps give, and what is in the tables then."""
-    found: dict[str, Any] = {"first": _counts(job.run(spark))}
-    found["planned"] = _planned(job, spark, recompute=True, late=late)
+    report: dict[str, Any] = {"first": _counts(job.run(spark))}
+    report["planned"] = _planned(job, spark, recompute=True, late=late)
     merged = job.recompute(spark, late=late)
     assert merged is not None
-    found["late"] = _counts(merged)
+    report["late"] = _counts(merged)
     assert job.recompute(spark) is None, "nothing is late any more"
-    found["changes"] = job.changes("sessions", None, spark).count()
-    found["planned date"] = _planned(job, spark, date="2026-01-11")
-    found["date"] = _counts(job.run(spark, date="2026-01-11"))
-    found["young"] = _rows(job)
-    return found
+    report["changes"] = job.changes("sessions", None, spark).count()
+    report["planned date"] = _planned(job, spark, date="2026-01-11")
+    report["date"] = _counts(job.run(spark, date="2026-01-11"))
+    report["young"] = _rows(job)
+    return report
 
 
 def life(job: Job, spark: SparkSession, late: str) -> dict[str, Any]:
     """What all steps give, and what is in the tables at the end."""
-    found = youth(job, spark, late)
-    found["valid"] = [(str(each.check), each.success) for each in job.validate(spark=spark)]
-    assert all(success for _, success in found["valid"])
-    assert found["valid"]
-    found["reconciled"] = _reconciled(job, spark, f"{late.rpartition('/')[0]}/streamed")
-    found["forgotten"] = {
-        name: each.rows for name, each in job.forget({"user": "u1"}, spark).items()
+    report = youth(job, spark, late)
+    report["valid"] = [
+        (str(outcome.check), outcome.success) for outcome in job.validate(spark=spark)
+    ]
+    assert all(success for _, success in report["valid"])
+    assert report["valid"]
+    report["reconciled"] = _reconciled(job, spark, f"{late.rpartition('/')[0]}/streamed")
+    report["forgotten"] = {
+        name: erased.rows for name, erased in job.forget({"user": "u1"}, spark).items()
     }
-    found["restored"] = sorted(job.restore(job.history()[-1]["run_id"]).tables)
-    found["cleaned"] = sum(each.removed.staged for each in job.clean("0s", spark).values())
+    report["restored"] = sorted(job.restore(job.history()[-1]["run_id"]).tables)
+    report["cleaned"] = sum(cleaned.removed.staged for cleaned in job.clean("0s", spark).values())
     # Whether there is something to compact depends on how Spark has cut the files.
-    kinds = (each["kind"] for each in job.history())
-    found["history"] = [each for each in kinds if each != "compact"]
+    kinds = (run["kind"] for run in job.history())
+    report["history"] = [kind for kind in kinds if kind != "compact"]
     for name in job.spec.windows:
         assert job.table(name, spark).count() > 0
-    found["old"] = _rows(job)
-    found["looked_up"] = job.fetch("sessions", {"user": "u2"}).num_rows
-    found["page"] = job.docs().exists()
+    report["old"] = _rows(job)
+    report["looked_up"] = job.fetch("sessions", {"user": "u2"}).num_rows
+    report["page"] = job.docs().exists()
     retaining = Job.load(_retaining(job))
     assert retaining.plan(spark, expire=True).stages
-    found["expired"] = {name: each.rows for name, each in retaining.expire(spark).items()}
-    assert found["expired"]["sessions"] > 0
-    found["kept"] = job.table("sessions", spark).count()
-    return found
+    report["expired"] = {name: expired.rows for name, expired in retaining.expire(spark).items()}
+    assert report["expired"]["sessions"] > 0
+    report["kept"] = job.table("sessions", spark).count()
+    return report
 
 
 def _retaining(job: Job) -> Path:
@@ -72,7 +74,7 @@ def _retaining(job: Job) -> Path:
 def _planned(job: Job, spark: SparkSession, **selection: Any) -> list[str]:
     plan = job.plan(spark, **selection)
     assert plan.files > 0 or selection.get("recompute")
-    return [type(each).__name__ for each in plan.stages]
+    return [type(stage).__name__ for stage in plan.stages]
 
 
 def _reconciled(job: Job, spark: SparkSession, streamed: str) -> dict[str, Any]:
@@ -87,15 +89,15 @@ def _reconciled(job: Job, spark: SparkSession, streamed: str) -> dict[str, Any]:
 
 
 def _rows(job: Job) -> dict[str, list[str]]:
-    found = {}
+    tables = {}
     for name in job.spec.windows:
         rows = job.store.dataset(name).to_table().to_pylist()
-        found[name] = sorted(str(sorted(each.items())) for each in rows)
-    return found
+        tables[name] = sorted(str(sorted(row.items())) for row in rows)
+    return tables
 
 
 def _counts(result: Any) -> dict[str, Any]:
-    windows = {name: (each.rows, each.events) for name, each in result.windows.items()}
+    windows = {name: (window.rows, window.events) for name, window in result.windows.items()}
     return {"read": result.read, "accepted": result.accepted, "windows": windows}
 
 
@@ -118,7 +120,7 @@ def main(of_text: str, late: str, address: str | None = None) -> None:
     jobs: dict[str, list[str]] = json.loads(of_text)
     if address is not None:
         spark = session(remote=address)
-        print(json.dumps({"youth": [youth(Job.load(each), spark, late) for each in jobs["youth"]]}))
+        print(json.dumps({"youth": [youth(Job.load(path), spark, late) for path in jobs["youth"]]}))
         return
     port = free_port()
     conf = {
@@ -131,9 +133,9 @@ def main(of_text: str, late: str, address: str | None = None) -> None:
     }
     spark = session(conf=conf, paths=[late])
     made: dict[str, Any] = {
-        "life": [life(Job.load(each), spark, late) for each in jobs["life"]],
+        "life": [life(Job.load(path), spark, late) for path in jobs["life"]],
         "youth": _over_connect(jobs["youth"], late, f"sc://127.0.0.1:{port}"),
-        "first": [_counts(Job.load(each).run(spark)) for each in jobs["first"]],
+        "first": [_counts(Job.load(path).run(spark)) for path in jobs["first"]],
     }
     print(json.dumps(made))
 

@@ -64,7 +64,7 @@ def make_bucket(environment: dict[str, str], name: str) -> str:
 def everything_in(environment: dict[str, str], bucket: str) -> list[str]:
     """All objects of a bucket, those that stand for folders among them."""
     pages = _client(environment).get_paginator("list_objects_v2").paginate(Bucket=bucket)
-    return [each["Key"] for page in pages for each in page["Contents"]]
+    return [entry["Key"] for page in pages for entry in page["Contents"]]
 
 
 def names(files: int) -> list[str]:

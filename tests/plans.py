@@ -35,9 +35,9 @@ _PASSING = ("Project", "Filter", "Sort")
 def exchanged(frame: DataFrame, how: str = "hashpartitioning") -> Counter[str]:
     """The operators whose rows are exchanged, by hash or in another way."""
     lines = explained(frame).splitlines()
-    found: Counter[str] = Counter()
+    operators: Counter[str] = Counter()
     for place, line in enumerate(lines):
         if f"Exchange {how}" in line:
-            below = (re.search(r"([A-Za-z]+)", each) for each in lines[place + 1 :])
-            found[next(name[1] for name in below if name and name[1] not in _PASSING)] += 1
-    return found
+            below = (re.search(r"([A-Za-z]+)", text) for text in lines[place + 1 :])
+            operators[next(name[1] for name in below if name and name[1] not in _PASSING)] += 1
+    return operators

@@ -44,7 +44,7 @@ class Proxy(socketserver.ThreadingTCPServer):
     def takes(self, request: bytes) -> bool:
         """Whether this is a commit that there is trouble for."""
         trouble = self.losing is not None or self.answer is not None
-        if not trouble or self.times == 0 or not any(each in request for each in _COMMITS):
+        if not trouble or self.times == 0 or not any(commit in request for commit in _COMMITS):
             return False
         if request.startswith((b"GET", b"HEAD")):
             return False
@@ -62,9 +62,9 @@ class _Connection(socketserver.BaseRequestHandler):
             back.start()
             with suppress(OSError):
                 self._pass_on()
-            for each in (behind, self.request):
+            for connection in (behind, self.request):
                 with suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
+                    connection.shutdown(socket.SHUT_RDWR)
             back.join()
 
     def _pass_on(self) -> None:

@@ -78,6 +78,6 @@ class Published:
             else [path for path in live if path.startswith(tuple(replaced))],
             base=version_of(self.store, name),
             dates=None,
-            metadata={each: str(value) for each, value in metadata.items()},
+            metadata={key: str(value) for key, value in metadata.items()},
             record=lambda before: {"runs": [*(before or {"runs": []})["runs"], run_id]},
         )

@@ -55,6 +55,6 @@ def quieten(spark: SparkSession) -> None:
     written = jvm.java.io.StringWriter()
     hadoop.conf.Configuration.dumpConfiguration(settings, written)
     settings.clear()
-    for each in json.loads(written.toString())["properties"]:
-        if not each["resource"].endswith("-default.xml"):
-            settings.set(each["key"], each["value"])
+    for setting in json.loads(written.toString())["properties"]:
+        if not setting["resource"].endswith("-default.xml"):
+            settings.set(setting["key"], setting["value"])

@@ -32,10 +32,10 @@ def job_of(folder: Path, source: str, tables: str = "out") -> Job:
 
 def contents(job: Job) -> dict[str, list[str]]:
     """The visible rows of all tables."""
-    found = {name: job.fetch(name).to_pylist() for name in ("sessions", "days")}
-    for row in found["days"]:
+    tables = {name: job.fetch(name).to_pylist() for name in ("sessions", "days")}
+    for row in tables["days"]:
         row["values"] = sorted(row["values"], key=repr)
-    return {name: sorted(map(repr, rows)) for name, rows in found.items()}
+    return {name: sorted(map(repr, rows)) for name, rows in tables.items()}
 
 
 def unusable(job: Job, spark: SparkSession) -> list[tuple[Any, ...]]:
@@ -48,9 +48,9 @@ def named(job: Job, spark: SparkSession) -> tuple[str, str]:
     """The first and the last date, exclusive, that `recompute` says are to be run."""
     with pytest.raises(SourceError, match="an input that was counted") as error:
         job.recompute(spark)
-    found = re.search(r"--from (\S+) --to (\S+?)\.?$", str(error.value))
-    assert found, str(error.value)
-    return found[1], found[2]
+    match = re.search(r"--from (\S+) --to (\S+?)\.?$", str(error.value))
+    assert match, str(error.value)
+    return match[1], match[2]
 
 
 def caught_up(job: Job, spark: SparkSession) -> tuple[str, str]:

@@ -56,7 +56,7 @@ def _rank(e: Event) -> Any:
 
 def sessions(events: list[Event], gap: int, *, inclusive: bool = True) -> list[list[Event]]:
     """Each key's events in order of time, cut wherever two are further apart than the gap."""
-    found: list[list[Event]] = []
+    parts: list[list[Event]] = []
     for key in {e.key for e in events}:
         own = sorted((e for e in events if e.key == key), key=lambda e: e.time)
         current = [own[0]]
@@ -65,21 +65,21 @@ def sessions(events: list[Event], gap: int, *, inclusive: bool = True) -> list[l
             if apart <= gap if inclusive else apart < gap:
                 current.append(e)
             else:
-                found.append(current)
+                parts.append(current)
                 current = [e]
-        found.append(current)
-    return found
+        parts.append(current)
+    return parts
 
 
 def grouped(
     events: list[Event], windows: Callable[[int], list[tuple[int, int]]]
 ) -> dict[tuple[str | None, int, int], list[Event]]:
     """The events of each (key, start, end)."""
-    found: dict[tuple[str | None, int, int], list[Event]] = {}
+    groups: dict[tuple[str | None, int, int], list[Event]] = {}
     for e in events:
         for start, end in windows(e.time):
-            found.setdefault((e.key, start, end), []).append(e)
-    return found
+            groups.setdefault((e.key, start, end), []).append(e)
+    return groups
 
 
 def surrounding(
@@ -112,11 +112,11 @@ def distinct_windows(
 ) -> dict[tuple[str | None, int], list[Event]]:
     """By key and end, the windows [t - size, t] and [t + 1 tick, t + 1 tick + size] of events."""
     ends = {(e.key, end) for e in events for end in (e.time, e.time + tick + size)}
-    found = {
+    windows = {
         (key, end): [e for e in events if e.key == key and end - size <= e.time <= end]
         for key, end in ends
     }
-    return {place: own for place, own in found.items() if own}
+    return {place: own for place, own in windows.items() if own}
 
 
 def hopping(

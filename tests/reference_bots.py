@@ -32,7 +32,7 @@ def names(
         id: visits with equal key, time and id, other than None, count once.
     """
     listed = list(visits)
-    found: dict[int, set[int]] = defaultdict(set)
+    matches: dict[int, set[int]] = defaultdict(set)
     by_key: dict[str, list[int]] = defaultdict(list)
     for place, v in enumerate(listed):
         if v.key is not None and v.time is not None:
@@ -47,8 +47,10 @@ def names(
                 days = {_day(v, zone) for v in own}
                 for place in places if rule.remove == "day" else session:
                     if rule.remove == "session" or _day(listed[place], zone) in days:
-                        found[place].add(number)
-    return [rules[min(found[place])].name if found[place] else None for place in range(len(listed))]
+                        matches[place].add(number)
+    return [
+        rules[min(matches[place])].name if matches[place] else None for place in range(len(listed))
+    ]
 
 
 def _sessions(listed: Sequence[Visit], places: Sequence[int], gap: int) -> Iterable[list[int]]:

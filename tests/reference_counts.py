@@ -57,10 +57,10 @@ def ended(window: CountWindow, last: int, end: int, horizon: int) -> bool:
 
 def message_sessions(events: Iterable[Event], gap: int) -> list[list[Event]]:
     """Each key's events in order of offset, cut where at least `gap` messages came in between."""
-    found: list[list[Event]] = []
+    sessions: list[list[Event]] = []
     for e in sorted(events, key=lambda e: (e.key, e.arrival)):
-        before = found[-1][-1] if found else None
+        before = sessions[-1][-1] if sessions else None
         if before is None or before.key != e.key or e.arrival - before.arrival - 1 >= gap:
-            found.append([])
-        found[-1].append(e)
-    return found
+            sessions.append([])
+        sessions[-1].append(e)
+    return sessions

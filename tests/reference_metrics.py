@@ -27,7 +27,7 @@ Fold = Callable[[Sequence[Payment]], Any]
 
 
 def amounts(payments: Iterable[Payment]) -> list[int]:
-    return [each.amount for each in payments if each.amount is not None]
+    return [payment.amount for payment in payments if payment.amount is not None]
 
 
 def _of(function: Callable[[list[int]], Any], empty: Any = None) -> Fold:
@@ -48,7 +48,7 @@ _FOLDS: dict[str, tuple[Aggregate, Fold]] = {
     "spread": (agg.stddev("amount"), lambda own: _spread(own)),
     "first": (agg.first("amount"), lambda own: own[0].amount if own else None),
     "last": (agg.last("amount"), lambda own: own[-1].amount if own else None),
-    "distinct": (agg.count_distinct("amount"), _of(lambda each: len(set(each)), 0)),
+    "distinct": (agg.count_distinct("amount"), _of(lambda values: len(set(values)), 0)),
     "about": (
         agg.count_distinct("amount", approximate=True, where="amount > 0"),
         lambda own: len({a for a in amounts(own) if a > 0}),
@@ -57,7 +57,7 @@ _FOLDS: dict[str, tuple[Aggregate, Fold]] = {
     "near": (agg.quantile("amount", 0.5), _of(statistics.median_low)),
     "listed": (agg.collect_list("amount"), _of(tuple, ())),
 }
-FOLDS = {name: each for name, each in _FOLDS.items() if computed(each[0], of_events=True)}
+FOLDS = {name: fold for name, fold in _FOLDS.items() if computed(fold[0], of_events=True)}
 
 
 def _most(own: Sequence[Payment]) -> int | None:
@@ -83,16 +83,16 @@ def group(each: Payment, by: Sequence[str]) -> tuple[Any, ...]:
 
 def groups(payments: Iterable[Payment], by: Sequence[str]) -> dict[tuple[Any, ...], list[Payment]]:
     """The payments by their values of the dimensions, unless these are all NULL; in order."""
-    found: dict[tuple[Any, ...], list[Payment]] = {}
-    for each in sorted(payments, key=order):
-        if not by or any(value is not None for value in group(each, by)):
-            found.setdefault(group(each, by), []).append(each)
-    return found
+    by_group: dict[tuple[Any, ...], list[Payment]] = {}
+    for payment in sorted(payments, key=order):
+        if not by or any(value is not None for value in group(payment, by)):
+            by_group.setdefault(group(payment, by), []).append(payment)
+    return by_group
 
 
 def at_step(own: Sequence[Payment], metrics: Sequence[Metric], window: int, at: int) -> list[Any]:
     """The metrics' values at a step: of [at - window, at)."""
-    inside = [each for each in own if at - window <= each.time < at]
+    inside = [payment for payment in own if at - window <= payment.time < at]
     return [FOLDS[metric.name][1](inside) for metric in metrics]
 
 
@@ -104,14 +104,14 @@ def steps_of(
     first = (own[0].time - offset) // step * step + offset
     last = own[-1].time + window + step
     before = at_step([], metrics, window, 0)
-    found = []
+    steps = []
     for at in range(first, last + 1, step):
         values = at_step(own, metrics, window, at)
-        found.append((at, values, values != before))
+        steps.append((at, values, values != before))
         before = values
-    changed = [place for place, (_, _, changed) in enumerate(found) if changed]
+    changed = [place for place, (_, _, changed) in enumerate(steps) if changed]
     kept = range(changed[0], changed[-1] + 1) if dense and changed else changed
-    return [(found[each][0], *found[each][1]) for each in kept]
+    return [(steps[number][0], *steps[number][1]) for number in kept]
 
 
 def as_of(
@@ -120,24 +120,24 @@ def as_of(
     """The payments that count as of this one."""
     start = asked.time - window
     mine = (asked.time, *place(asked.arrival if ordered else None))
-    found = []
-    for each in own:
-        theirs = (each.time, *place(each.arrival if ordered else None))
-        if each.time >= start and (theirs < mine if before else theirs <= mine):
-            found.append(each)
-    return found
+    payments = []
+    for payment in own:
+        theirs = (payment.time, *place(payment.arrival if ordered else None))
+        if payment.time >= start and (theirs < mine if before else theirs <= mine):
+            payments.append(payment)
+    return payments
 
 
 def wide(own: Sequence[Payment], metric: Metric) -> list[tuple[Any, ...]]:
     """Step and the values of all windows, wherever one of them changes."""
     step, offset = metric.step.us, metric.offset.us
-    windows = [each.us for each in metric.windows]
+    windows = [window.us for window in metric.windows]
     first = (own[0].time - offset) // step * step + offset
-    before = [at_step([], [metric], each, 0)[0] for each in windows]
-    found = []
+    before = [at_step([], [metric], window, 0)[0] for window in windows]
+    rows = []
     for at in range(first, own[-1].time + max(windows) + step + 1, step):
-        values = [at_step(own, [metric], each, at)[0] for each in windows]
+        values = [at_step(own, [metric], window, at)[0] for window in windows]
         if values != before:
-            found.append((at, *values))
+            rows.append((at, *values))
         before = values
-    return found
+    return rows

@@ -83,13 +83,13 @@ def sessions(
     used = [v for v in visits if v.key is not None and v.time is not None]
     for key in {v.key for v in used}:
         own = ordered(window, (v for v in used if v.key == key))
-        for found, closed in _of_key(window, own, zone):
-            long = found[-1].time - found[0].time
-            if window.min_events is not None and len(found) < window.min_events:
+        for session, closed in _of_key(window, own, zone):
+            long = session[-1].time - session[0].time
+            if window.min_events is not None and len(session) < window.min_events:
                 continue
             if window.min_duration is not None and long < window.min_duration.us:
                 continue
-            yield found, closed
+            yield session, closed
 
 
 def _of_key(

@@ -66,11 +66,11 @@ class Beam:
             self.look(event.arrival)
             self.put(event.key, time, event.arrival)
             self.pass_mark(max(self.mark, time - self.delay), event.arrival)
-        for each in list(self.held):
-            if not each.done:
-                self.send(each, "on_time", None)
-            elif each.fresh:
-                self.send(each, "late", None)
+        for held in list(self.held):
+            if not held.done:
+                self.send(held, "on_time", None)
+            elif held.fresh:
+                self.send(held, "late", None)
         return self.sent
 
     def put(self, key: Any, time: int, arrival: Any) -> None:
@@ -95,55 +95,55 @@ class Beam:
         return [(s, s + size) for s in range(-200, 400) if s % hop == 0 and s <= time < s + size]
 
     def of(self, key: Any, start: int, end: int) -> Held:
-        own = [each for each in self.held if each.key == key]
+        own = [held for held in self.held if held.key == key]
         if not isinstance(self.window, SessionWindow):
-            for each in own:
-                if each.start == start:
-                    return each
-            found = Held(key, start, end)
+            for held in own:
+                if held.start == start:
+                    return held
+            window = Held(key, start, end)
         else:
-            met = [each for each in own if each.start < end and start < each.end]
-            found = Held(
+            met = [held for held in own if held.start < end and start < held.end]
+            window = Held(
                 key, min([start, *(e.start for e in met)]), max([end, *(e.end for e in met)])
             )
-            for each in met:
-                if (each.start, each.end) == (found.start, found.end):
-                    return each
-            complete = found.end <= self.mark
-            for each in sorted(met, key=lambda each: each.start):
-                self.held.remove(each)
-                found.came += each.came
-                found.stands += each.stands
-                found.unsent += each.unsent
-                found.waited += each.waited
+            for held in met:
+                if (held.start, held.end) == (window.start, window.end):
+                    return held
+            complete = window.end <= self.mark
+            for part in sorted(met, key=lambda held: held.start):
+                self.held.remove(part)
+                window.came += part.came
+                window.stands += part.stands
+                window.unsent += part.unsent
+                window.waited += part.waited
                 if complete or not any(e.done for e in met):
-                    found.fresh += each.fresh
-                for op, places in each.stuck.items():
+                    window.fresh += part.fresh
+                for op, places in part.stuck.items():
                     if op == "early" or complete:
-                        found.stuck[op] |= {p for p in places if self.counts(op, p)}
-            found.waited.sort(key=lambda came: came[1])
-            found.spent = any(each.spent for each in met if each.done == complete)
-        if found.end <= self.mark:
-            found.done = True
-        self.held.append(found)
-        return found
+                        window.stuck[op] |= {p for p in places if self.counts(op, p)}
+            window.waited.sort(key=lambda came: came[1])
+            window.spent = any(held.spent for held in met if held.done == complete)
+        if window.end <= self.mark:
+            window.done = True
+        self.held.append(window)
+        return window
 
     def look(self, arrival: Any) -> None:
-        for each in list(self.held):
-            self.judge(each, arrival)
+        for held in list(self.held):
+            self.judge(held, arrival)
 
     def pass_mark(self, mark: int, arrival: Any) -> None:
         self.mark = mark
-        for each in list(self.held):
-            if each.done or each.end > mark:
+        for held in list(self.held):
+            if held.done or held.end > mark:
                 continue
-            self.send(each, "on_time", arrival)
-            each.done, each.spent = True, False
-        for each in list(self.held):
-            if each.end + self.lateness <= mark:
-                if each.fresh:
-                    self.send(each, "late", arrival)
-                self.held.remove(each)
+            self.send(held, "on_time", arrival)
+            held.done, held.spent = True, False
+        for held in list(self.held):
+            if held.end + self.lateness <= mark:
+                if held.fresh:
+                    self.send(held, "late", arrival)
+                self.held.remove(held)
         self.look(arrival)
 
     def judge(self, held: Held, arrival: Any) -> None:
@@ -153,7 +153,7 @@ class Beam:
         once = not isinstance(trigger, Repeatedly)
         op = "late" if held.done else "early"
         combines, parts = self.parts(trigger)
-        firing = {n for n, each in enumerate(parts) if self.ready(each, held)} | held.stuck[op]
+        firing = {n for n, part in enumerate(parts) if self.ready(part, held)} | held.stuck[op]
         if len(firing) == len(parts) if combines is AfterAll else firing:
             held.spent = once
             if combines:
@@ -181,9 +181,9 @@ class Beam:
             case AfterSilence():
                 return self.wall > held.waited[-1][1] + delay
             case AfterAny():
-                return any(self.ready(each, held) for each in trigger.triggers)
+                return any(self.ready(part, held) for part in trigger.triggers)
             case AfterAll():
-                return all(self.ready(each, held) for each in trigger.triggers)
+                return all(self.ready(part, held) for part in trigger.triggers)
         raise AssertionError(trigger)
 
     def send(self, held: Held, op: str, arrival: Any) -> None:

@@ -12,14 +12,14 @@ from tests.maven import jars
 _ICEBERG, _JETTY = "1.11.0", "12.1.14"
 _JARS = (
     *(
-        f"org.apache.iceberg:iceberg-{each}:{_ICEBERG}"
-        for each in ("api", "bundled-guava", "common", "core")
+        f"org.apache.iceberg:iceberg-{module}:{_ICEBERG}"
+        for module in ("api", "bundled-guava", "common", "core")
     ),
     f"org.apache.iceberg:iceberg-core:{_ICEBERG}:tests",
     f"org.eclipse.jetty.ee10:jetty-ee10-servlet:{_JETTY}",
     *(
-        f"org.eclipse.jetty:jetty-{each}:{_JETTY}"
-        for each in ("http", "io", "security", "server", "session", "util")
+        f"org.eclipse.jetty:jetty-{module}:{_JETTY}"
+        for module in ("http", "io", "security", "server", "session", "util")
     ),
     "jakarta.servlet:jakarta.servlet-api:6.0.0",
     "org.apache.httpcomponents.client5:httpclient5:5.6.1",
@@ -38,7 +38,7 @@ def served(warehouse: Path) -> Iterator[str]:
     Args:
         warehouse: where its tables are; the server decides this, not those who make the tables.
     """
-    of_spark = [path for each in _OF_SPARK for path in SPARK_JARS.glob(f"{each}.jar")]
+    of_spark = [path for pattern in _OF_SPARK for path in SPARK_JARS.glob(f"{pattern}.jar")]
     with jvm([*jars(*_JARS), *of_spark]) as java:
         settings = java.java.util.HashMap()
         settings["catalog-impl"] = "org.apache.iceberg.jdbc.JdbcCatalog"

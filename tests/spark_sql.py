@@ -86,8 +86,8 @@ class SparkSql:
         assert line, "the process has ended"
         answers, failure = json.loads(line)
         assert failure is None, failure
-        found: list[list[str]] = answers
-        return found
+        results: list[list[str]] = answers
+        return results
 
     def close(self) -> None:
         """Ends the process, and its Spark."""
@@ -133,8 +133,8 @@ def _serve() -> None:
             spark = first.newSession()
             for name, value in settings.items():
                 spark.conf.set(name, value)
-            for each in statements:
-                rows = spark.sql(each).collect()
+            for statement in statements:
+                rows = spark.sql(statement).collect()
                 answers.append(["|".join(map(str, row)) for row in rows])
         except Exception as error:
             # The one begins with what the JVM says, the other ends with where Python was.

@@ -17,7 +17,7 @@ NAMED = re.findall(r"`(\w+)`(?:, `(\w+)`)*(?: and `\w+`)? (?:of|in) `(backfill/[
 
 
 @pytest.mark.parametrize(
-    "path", sorted(each for each in QUOTED if re.match(r"(backfill|tests)/\S*$", each))
+    "path", sorted(path for path in QUOTED if re.match(r"(backfill|tests)/\S*$", path))
 )
 def test_a_path(path: str) -> None:
     assert (ROOT / path).exists()
@@ -32,6 +32,6 @@ def test_the_parts_of_the_package() -> None:
     rows = re.findall(r"^\| (`.*?) \|", TEXT, re.MULTILINE)
     parts = {name for row in rows for name in re.findall(r"`([\w.]+)`", row)} - {"backfill"}
     assert {"cli", "job.py", "time"} <= parts
-    assert all((ROOT / "backfill" / each).exists() for each in parts)
-    packages = {each.parent.name for each in (ROOT / "backfill").glob("*/__init__.py")}
+    assert all((ROOT / "backfill" / part).exists() for part in parts)
+    packages = {path.parent.name for path in (ROOT / "backfill").glob("*/__init__.py")}
     assert packages <= parts

@@ -81,8 +81,8 @@ def test_the_conventions_of_engines() -> None:
             str(Fixed(engine.tick_us)).replace("us", " µs").replace("ms", " ms"),
         ]
 
-    found = list(rows(page("windows.md"), "engine"))
-    assert found == [conventions(each) for each in ENGINES.values()]
+    table = list(rows(page("windows.md"), "engine"))
+    assert table == [conventions(engine) for engine in ENGINES.values()]
 
 
 def test_every_aggregate_is_listed() -> None:
@@ -94,8 +94,8 @@ def test_every_aggregate_is_listed() -> None:
 
 
 def test_every_cause_is_listed() -> None:
-    found = {name.strip("`"): since for name, since in rows(page("reconciling.md"), "cause")}
-    assert found == {name: each.since for name, each in CAUSES.items()}
+    causes = {name.strip("`"): since for name, since in rows(page("reconciling.md"), "cause")}
+    assert causes == {name: cause.since for name, cause in CAUSES.items()}
 
 
 def test_every_check_is_listed() -> None:

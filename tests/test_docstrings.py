@@ -53,9 +53,9 @@ FINDER = doctest.DocTestFinder(exclude_empty=True)
 def examples() -> Iterator[tuple[str, doctest.DocTest]]:
     for name in MODULES:
         module = import_module(f"backfill.{name}")
-        for each in FINDER.find(module, name):
-            if each.examples:
-                yield each.name, each
+        for test in FINDER.find(module, name):
+            if test.examples:
+                yield test.name, test
 
 
 EXAMPLES = dict(examples())
@@ -73,8 +73,8 @@ def test_the_example_of(name: str, spark: SparkSession, tmp_path: Path) -> None:
             " FROM VALUES (0, 2, 'a'), (1200, 3, 'b'), (2400, 4, 'a') t(s, amount, page)"
         )
         window = TumblingWindow(size="1h")
-        found = aggregate(clicks, window, key="user", time="at", aggregates={"value": one})
-        return found.collect()[0].value
+        windows = aggregate(clicks, window, key="user", time="at", aggregates={"value": one})
+        return windows.collect()[0].value
 
     test = EXAMPLES[name]
     test.globs |= {
@@ -93,16 +93,16 @@ def test_the_example_of(name: str, spark: SparkSession, tmp_path: Path) -> None:
 
 
 def public_functions() -> list[str]:
-    found = [
+    functions = [
         f"{module.__name__}.{name}"
         for module in (backfill, aggregates, replay)
         for name in module.__all__
         if inspect.isfunction(getattr(module, name))
     ]
     methods = inspect.getmembers(
-        Job, lambda each: inspect.isfunction(each) or inspect.ismethod(each)
+        Job, lambda member: inspect.isfunction(member) or inspect.ismethod(member)
     )
-    return found + [f"Job.{name}" for name, _ in methods if not name.startswith("_")]
+    return functions + [f"Job.{name}" for name, _ in methods if not name.startswith("_")]
 
 
 @pytest.mark.parametrize("name", public_functions())

@@ -12,11 +12,11 @@ NUMBERS = st.integers(0, 10**12)
 
 
 def test_as_many_cases_as_wanted_and_the_same_at_each_call() -> None:
-    found = drawn.cases(NUMBERS, 100)
-    assert len(found) == 100
-    assert drawn.cases(NUMBERS, 100) is found
+    cases = drawn.cases(NUMBERS, 100)
+    assert len(cases) == 100
+    assert drawn.cases(NUMBERS, 100) is cases
     # Half of them are from a seed that never changes.
-    assert drawn.cases(st.integers(0, 10**12), 100)[:50] == found[:50]
+    assert drawn.cases(st.integers(0, 10**12), 100)[:50] == cases[:50]
 
 
 def test_keys_say_which_case_they_are_of() -> None:

@@ -96,8 +96,8 @@ def test_a_run_publishes_every_window_and_what_it_could_not_use(
 ) -> None:
     source(spark, tmp_path, ROWS)
     job = make(tmp_path, events=", id: id")
-    told: list[str] = []
-    result = job.run(spark, progress=told.append)
+    messages: list[str] = []
+    result = job.run(spark, progress=messages.append)
     assert (result.read, result.accepted, result.duplicates) == (6, 3, 1)
     assert result.quarantined == {"no_key": 1, "no_time": 1}
     assert {name: (w.rows, w.events) for name, w in result.windows.items()} == {
@@ -106,7 +106,7 @@ def test_a_run_publishes_every_window_and_what_it_could_not_use(
         "trailing": (7, 9),
     }
     assert result.horizon_us == us("2026-01-11T09:00")
-    assert told
+    assert messages
 
     sessions = job.table("sessions", spark)
     assert sessions.columns == [
@@ -133,7 +133,7 @@ def test_state_that_can_not_be_derived_is_kept_beside_the_value(
     assert {"_events", "_mean_n", "_mean_sum"} <= columns
     daily = set(rows_of(job.store, spark, "daily").columns)
     assert {"_events", "_last_event"} <= daily
-    assert not [each for each in daily if each.startswith("_revenue")]
+    assert not [column for column in daily if column.startswith("_revenue")]
 
 
 def test_a_second_run_changes_nothing_but_the_version(spark: SparkSession, published: Job) -> None:
@@ -293,8 +293,8 @@ def test_samples_agree_with_plain_python(spark: SparkSession, samples: Job) -> N
         for s in reference.sessions(events, gap)
     }
     table = samples.table("sessions", spark).drop("session_id", "pages", "is_open", "date")
-    found = {row[:4]: row[4] for row in micros(table)}
-    assert found == pytest.approx(expected)
+    totals = {row[:4]: row[4] for row in micros(table)}
+    assert totals == pytest.approx(expected)
     hour = 3_600_000_000
     for name, size in (("hourly", hour), ("trailing", 24 * hour)):
         windows = reference.grouped(events, reference.hopping(size, hour))

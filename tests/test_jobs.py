@@ -93,7 +93,7 @@ def test_stream_windows(samples: Path) -> None:
     assert code == 0, document
     windows = document["windows"]
     # Under Spark's rules a NULL key is a group, and every copy of an event is counted.
-    assert [(each["read"], each["unusable"]) for each in windows.values()] == [(5058, 3)] * 3
+    assert [(window["read"], window["unusable"]) for window in windows.values()] == [(5058, 3)] * 3
     hourly = pq.read_table(samples / "stream/hourly")
     assert hourly.num_rows == windows["hourly"]["rows"]
     assert hourly.column_names == ["user_id", "window_start", "window_end", "events"]

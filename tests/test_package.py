@@ -45,7 +45,7 @@ def test_the_wheel_holds_all_and_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     assert {"backfill/py.typed", "backfill/log4j2.properties", "backfill/cli/job.yaml"} <= held
     assert {"backfill/quality/pages/page.j2", "backfill/reconciliation/report.html.j2"} <= held
     info = tmp_path / "unpacked" / f"backfill-{backfill.__version__}.dist-info"
-    assert {each.name for each in info.parent.iterdir()} == {"backfill", info.name}
+    assert {path.name for path in info.parent.iterdir()} == {"backfill", info.name}
     assert "backfill = backfill.cli:main" in (info / "entry_points.txt").read_text()
     metadata = message_from_string((info / "METADATA").read_text(encoding="utf-8"))
     assert (metadata["Name"], metadata["Version"]) == ("backfill", backfill.__version__)

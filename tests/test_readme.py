@@ -35,7 +35,7 @@ def test_the_job_file(tmp_path: Path) -> None:
     job = JobSpec.load(path)
     windows = ["sessions", "daily", "trailing", "growing", "moving", "hundreds"]
     assert list(job.windows) == [*windows, "spending", "bought"]
-    assert [each.severity for each in job.checks.own["sessions"]] == ["warn", "error"]
+    assert [check.severity for check in job.checks.own["sessions"]] == ["warn", "error"]
     assert "history" not in job.checks.builtin
 
 
@@ -58,12 +58,12 @@ def test_what_the_demo_prints(samples: Path) -> None:
     shown = next(block for block in blocks("") if block.startswith("read  "))
     # The folder and the time differ, and so does the width that the table is padded to.
     words = [line.split() for line in shown.splitlines() if "─" not in line and line.strip("… ")]
-    found = [line.split() for line in printed.splitlines()]
+    lines = [line.split() for line in printed.splitlines()]
     for line in words:
         if line[0] in ("sessions", "hourly", "trailing"):
-            assert [each[:3] for each in found].count(line[:3]) == 1
+            assert [cells[:3] for cells in lines].count(line[:3]) == 1
         elif line[0] != "Done":
-            assert line in found
+            assert line in lines
 
 
 def run(code: str, path: str, names: dict[str, Any]) -> dict[str, Any]:

@@ -57,10 +57,10 @@ def reached(steps: list[Callable[[int], bool]], events: list[Event]) -> int:
         for e in events
         if e.value is not None
     ]
-    found, rest = 0, iter(sorted(places))
-    while found < len(steps) and any(holds[found] for _, _, holds in rest):
-        found += 1
-    return found
+    count, rest = 0, iter(sorted(places))
+    while count < len(steps) and any(holds[count] for _, _, holds in rest):
+        count += 1
+    return count
 
 
 def seconds(events: list[Event]) -> float | None:
@@ -195,13 +195,13 @@ def check(
     cases: list[list[Event]],
 ) -> None:
     """Compare every aggregate of every key and start."""
-    found = result.withColumn("at", F.unix_micros("window_start")).collect()
-    places = [(row["key"], row["at"]) for row in found]
+    rows = result.withColumn("at", F.unix_micros("window_start")).collect()
+    places = [(row["key"], row["at"]) for row in rows]
     assert len(places) == len(set(places))
     drawn.check(
         {
             (*place, name): row[name]
-            for place, row in zip(places, found, strict=True)
+            for place, row in zip(places, rows, strict=True)
             for name in kinds
         },
         {
@@ -223,7 +223,7 @@ def test_aggregates_are_those_of_plain_python(spark: SparkSession, shape: str, e
     result = aggregate(
         frame(spark, together),
         window,
-        aggregates={name: each for name, (each, _) in KINDS.items()},
+        aggregates={name: kind for name, (kind, _) in KINDS.items()},
         arrival="arrival",
         **COMMON,
     )
@@ -235,8 +235,8 @@ def test_aggregates_are_those_of_plain_python(spark: SparkSession, shape: str, e
     check(result, groups, KINDS, cases)
 
 
-KINDS = {name: each for name, each in KINDS.items() if computed(each[0])}
-RUNNING = {name: each for name, each in KINDS.items() if each[0].running}
+KINDS = {name: kind for name, kind in KINDS.items() if computed(kind[0])}
+RUNNING = {name: kind for name, kind in KINDS.items() if kind[0].running}
 
 
 # Ways to compute: blocks of windows, a block's windows side by side, and events as they are.
@@ -262,7 +262,7 @@ def test_aggregates_that_run(spark: SparkSession, way: str, empty: bool) -> None
     result = aggregate(
         frame(spark, together),
         window,
-        aggregates={name: each for name, (each, _) in kinds.items()},
+        aggregates={name: kind for name, (kind, _) in kinds.items()},
         combine=combine,
         **COMMON,
     )
@@ -352,7 +352,7 @@ def test_sketches_stay_within_their_documented_errors(spark: SparkSession) -> No
 
 
 def test_which_can_be_merged_and_which_grow() -> None:
-    kinds = {name: (each.mergeable, each.grows) for name, (each, _) in KINDS.items()}
+    kinds = {name: (kind.mergeable, kind.grows) for name, (kind, _) in KINDS.items()}
     assert {name for name, (mergeable, _) in kinds.items() if not mergeable} == {
         "median",
         "p90",

@@ -40,7 +40,7 @@ LONG = [(33, 3), (36, 18), (37, 6), (38, 2), (38, 18), (38, 30)]
 COLUMNS = {f"of_{p}_{s}": (p, s) for p, s in (TYPES if ON_SAIL else [*TYPES, *LONG])}
 _MEANS = {"n": agg.count(), **{name: agg.mean(name) for name in COLUMNS}}
 _METRICS = [
-    Metric(name, each, by=["key"], windows=["1h"], step="1h") for name, each in _MEANS.items()
+    Metric(name, mean, by=["key"], windows=["1h"], step="1h") for name, mean in _MEANS.items()
 ]
 
 
@@ -60,8 +60,8 @@ def _at_steps(events: DataFrame) -> DataFrame:
 
 
 def _as_of_each(events: DataFrame) -> DataFrame:
-    found = metrics_at(events, _METRICS, time="time", time_format="epoch_us")
-    return found.select("key", *(F.col(f"{name}_1h").alias(name) for name in _MEANS))
+    frame = metrics_at(events, _METRICS, time="time", time_format="epoch_us")
+    return frame.select("key", *(F.col(f"{name}_1h").alias(name) for name in _MEANS))
 
 
 KINDS = {
@@ -127,11 +127,11 @@ def events(spark: SparkSession, given: dict[str, dict[str, list[Decimal]]]) -> D
 def test_means_of_decimals(
     events: DataFrame, given: dict[str, dict[str, list[Decimal]]], kind: str
 ) -> None:
-    found = KINDS[kind](events)
+    frame = KINDS[kind](events)
     # Windows that hold all events of a key.
-    rows = [row for row in found.collect() if row["n"] == int(row["key"].split("-")[1])]
+    rows = [row for row in frame.collect() if row["n"] == int(row["key"].split("-")[1])]
     for name, (precision, scale) in COLUMNS.items():
         more = min(4, max(37 - precision, 0))
-        assert found.schema[name].dataType == T.DecimalType(precision + more, scale + more)
+        assert frame.schema[name].dataType == T.DecimalType(precision + more, scale + more)
         means = {key: _mean(values, scale + more) for key, values in given[name].items()}
         assert {row["key"]: row[name] for row in rows} == means, name

@@ -39,7 +39,8 @@ AGGREGATES = {
     f"{kind}_{name}": getattr(agg, kind)(name) for name in TYPES for kind in ("sum", "mean")
 }
 METRICS = [
-    Metric(name, each, by=["key"], windows=["45m"], step="5m") for name, each in AGGREGATES.items()
+    Metric(name, aggregated, by=["key"], windows=["45m"], step="5m")
+    for name, aggregated in AGGREGATES.items()
 ]
 Windows = dict[tuple[str, int], dict[str, Decimal | None]]
 
@@ -55,11 +56,13 @@ def _values(drawn: random.Random, precision: int, scale: int) -> Decimal | None:
 def rows() -> list[tuple[str, int, dict[str, Decimal | None]]]:
     """Key, minute and values of each event; no two events of a key are in the same minute."""
     drawn = random.Random(3)
-    found = []
+    event_rows = []
     for key in (f"key {n}" for n in range(12)):
         for minute in sorted(drawn.sample(range(0, 240, 5), 14)):
-            found.append((key, minute, {n: _values(drawn, *size) for n, size in TYPES.items()}))
-    return found
+            event_rows.append(
+                (key, minute, {n: _values(drawn, *size) for n, size in TYPES.items()})
+            )
+    return event_rows
 
 
 @pytest.fixture(scope="module")
@@ -71,20 +74,20 @@ def events(spark: SparkSession, rows: list[Any]) -> DataFrame:
 
 def _in(window: AnyWindow, place: str) -> Callable[[DataFrame], DataFrame]:
     def computed(events: DataFrame) -> DataFrame:
-        found = aggregate(events, window, aggregates=AGGREGATES, **NAMES)
-        return found.withColumn("at", F.unix_micros(place))
+        windows = aggregate(events, window, aggregates=AGGREGATES, **NAMES)
+        return windows.withColumn("at", F.unix_micros(place))
 
     return computed
 
 
 def _at_steps(events: DataFrame) -> DataFrame:
-    found = metrics(events, METRICS, time="time", time_format="epoch_us")
-    return found.withColumn("at", F.unix_micros("valid_from"))
+    frame = metrics(events, METRICS, time="time", time_format="epoch_us")
+    return frame.withColumn("at", F.unix_micros("valid_from"))
 
 
 def _as_of_each(events: DataFrame) -> DataFrame:
-    found = metrics_at(events, METRICS, time="time", time_format="epoch_us")
-    return found.select(
+    frame = metrics_at(events, METRICS, time="time", time_format="epoch_us")
+    return frame.select(
         "key", *(F.col(f"{name}_45m").alias(name) for name in AGGREGATES), F.col("time").alias("at")
     )
 
@@ -93,22 +96,25 @@ def _as_of_each(events: DataFrame) -> DataFrame:
 KINDS: dict[str, tuple[Callable[[DataFrame], DataFrame], Callable[[list[int], int], list[int]]]] = {
     "hopping": (
         _in(HoppingWindow(size="45m", advance="15m"), "window_start"),
-        lambda own, at: [each for each in own if at <= each < at + 45],
+        lambda own, at: [minute for minute in own if at <= minute < at + 45],
     ),
     "sliding": (
         _in(SlidingWindow(size="45m"), "event_time"),
-        lambda own, at: [each for each in own if at - 45 <= each <= at],
+        lambda own, at: [minute for minute in own if at - 45 <= minute <= at],
     ),
     "before": (
         _in(SlidingWindow(size="45m", before=True), "event_time"),
-        lambda own, at: [each for each in own if at - 45 <= each < at],
+        lambda own, at: [minute for minute in own if at - 45 <= minute < at],
     ),
     "counts": (
         _in(CountWindow(size=4, advance=1, order="time"), "window_end"),
         lambda own, at: own[max(0, own.index(at) - 3) : own.index(at) + 1],
     ),
-    "metrics": (_at_steps, lambda own, at: [each for each in own if at - 45 <= each < at]),
-    "metrics_at": (_as_of_each, lambda own, at: [each for each in own if at - 45 <= each <= at]),
+    "metrics": (_at_steps, lambda own, at: [minute for minute in own if at - 45 <= minute < at]),
+    "metrics_at": (
+        _as_of_each,
+        lambda own, at: [minute for minute in own if at - 45 <= minute <= at],
+    ),
 }
 
 
@@ -139,14 +145,14 @@ def test_decimals_without_a_digit_before_the_point_are_not_added_up(spark: Spark
 def test_more_digits_than_can_be_added_up_are_refused(spark: SparkSession) -> None:
     rows = [("a", minute * MINUTE, Decimal("9" * 20 + ".5")) for minute in (0, 30, 60)]
     events = spark.createDataFrame(rows, "key string, time bigint, value decimal(38, 18)")
-    found = aggregate(
+    windows = aggregate(
         events,
         SlidingWindow(size="45m"),
         aggregates={"total": agg.sum("value")},
         **NAMES,
     )
     with pytest.raises(ArithmeticException, match="cannot be represented"):
-        found.collect()
+        windows.collect()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -156,12 +162,12 @@ def test_no_digit_is_lost(events: DataFrame, rows: list[Any], kind: str) -> None
     for key, minute, _ in rows:
         times.setdefault(key, []).append(minute)
     given = {(key, minute): values for key, minute, values in rows}
-    found = compute(events).collect()
-    assert len(found) > 100
-    for row in found:
+    windows = compute(events).collect()
+    assert len(windows) > 100
+    for row in windows:
         held = within(times[row["key"]], row["at"] // MINUTE)
         for name in AGGREGATES:
             column = name.partition("_")[2]
             of_window = [given[row["key"], minute][column] for minute in held]
-            values = [each for each in of_window if each is not None]
+            values = [value for value in of_window if value is not None]
             assert row[name] == _expected(values, name), (kind, name, row["key"], row["at"])

@@ -58,9 +58,9 @@ class Answer:
     @property
     def document(self) -> dict[str, Any]:
         """The one JSON document on stdout."""
-        found: dict[str, Any] = json.loads(self.out)
-        assert next(iter(found)) == "ok"
-        return found
+        content: dict[str, Any] = json.loads(self.out)
+        assert next(iter(content)) == "ok"
+        return content
 
 
 Call = Callable[..., Answer]
@@ -76,7 +76,7 @@ def loaded() -> None:
 def call(capsys: pytest.CaptureFixture[str]) -> Call:
     def run(*arguments: str | Path) -> Answer:
         capsys.readouterr()
-        code = main([str(each) for each in arguments])
+        code = main([str(argument) for argument in arguments])
         return Answer(code, *capsys.readouterr())
 
     return run
@@ -86,7 +86,7 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
 def job(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A job file whose tables are published."""
     folder = tmp_path_factory.mktemp("cli")
-    lines = (json.dumps(each) for each in EVENTS)
+    lines = (json.dumps(visit) for visit in EVENTS)
     (folder / "events.json").write_text("\n".join(lines), encoding="utf-8")
     path = folder / "job.yaml"
     path.write_text(JOB)

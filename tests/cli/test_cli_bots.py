@@ -61,19 +61,19 @@ def job(tmp_path: Path) -> Path:
 
 
 def _write(job: Path, name: str, events: list[dict[str, Any]]) -> None:
-    lines = "\n".join(json.dumps(each) for each in events)
+    lines = "\n".join(json.dumps(event) for event in events)
     (job.parent / "events" / f"{name}.json").write_text(lines)
 
 
 def _shown(call: Call, job: Path, table: str, *columns: str) -> list[tuple[Any, ...]]:
     rows = call("show", job, table, "--json").document["rows"]
-    return sorted(tuple(row[each] for each in columns) for row in rows)
+    return sorted(tuple(row[column] for column in columns) for row in rows)
 
 
 def _quarantined(job: Path) -> Counter[tuple[str, str, str]]:
     rows = DeltaTable(job.parent / "out/quarantine").to_pyarrow_table().to_pylist()
-    found = [(row["reason"], json.loads(row["raw"])) for row in rows]
-    return Counter((reason, raw["user"], raw["id"]) for reason, raw in found)
+    pairs = [(row["reason"], json.loads(row["raw"])) for row in rows]
+    return Counter((reason, raw["user"], raw["id"]) for reason, raw in pairs)
 
 
 @pytest.mark.slow
@@ -81,7 +81,7 @@ def test_bots_are_quarantined_by_name_and_come_back(call: Call, job: Path) -> No
     first = call("run", job, "--json").document
     counts = ("read", "accepted", "duplicates", "quarantined")
     # Three events of one key and two dates, which no window of any kind holds.
-    assert [first[each] for each in counts] == [9, 4, 1, {"crawler": 3, "no_key": 1}]
+    assert [first[name] for name in counts] == [9, 4, 1, {"crawler": 3, "no_key": 1}]
     assert _shown(call, job, "sessions", "user", "n") == [("a", 1), ("b", 3)]
     assert _shown(call, job, "daily", "user", "n") == [("a", 1), ("b", 3)]
     crawled = Counter({("crawler", "a", id): 1 for id in "123"})
@@ -96,8 +96,8 @@ def test_bots_are_quarantined_by_name_and_come_back(call: Call, job: Path) -> No
     assert _shown(call, job, "daily", "user", "n") == [("a", 1), ("c", 1)]
     changed = call("changes", job, "sessions", "--json").document["counts"]
     # The session of b goes, that of c comes, and that of a is no longer open.
-    found = {name: n for name, n in changed.items() if n}
-    assert found == {"deleted": 1, "inserted": 1, "updated": 1}
+    kinds = {name: n for name, n in changed.items() if n}
+    assert kinds == {"deleted": 1, "inserted": 1, "updated": 1}
 
     # Without the event that made a crawler of a, the events of its days are people's again.
     _write(job, "0", EVENTS[1:])
@@ -126,14 +126,14 @@ def test_late_events_and_dates_by_themselves(call: Call, job: Path) -> None:
 
     second = call("recompute", job, "--json").document
     counts = ("read", "accepted", "duplicates", "quarantined")
-    assert [second[each] for each in counts] == [2, 1, 0, {"too_many": 1}]
+    assert [second[name] for name in counts] == [2, 1, 0, {"too_many": 1}]
     crawled = Counter({("crawler", "a", id): 1 for id in "123"})
     many = Counter({("too_many", "b", "3"): 2} | {("too_many", "b", id): 1 for id in "124"})
     assert _quarantined(job) == crawled + many + Counter([("no_key", None, "5")])
     assert _shown(call, job, "daily", "user", "n") == [("a", 1), ("c", 1)]
     changed = call("changes", job, "sessions", "--json").document["counts"]
-    found = {name: n for name, n in changed.items() if n}
-    assert found == {"deleted": 1, "inserted": 1, "updated": 1}
+    kinds = {name: n for name, n in changed.items() if n}
+    assert kinds == {"deleted": 1, "inserted": 1, "updated": 1}
     assert call("validate", job).code == 0
 
     # After midnight in Oslo, so on the next day, in a session that began the day before.

@@ -25,7 +25,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "expected"), CASES, ids=lambda each: " ".join(each))
+@pytest.mark.parametrize(("arguments", "expected"), CASES, ids=lambda value: " ".join(value))
 def test_errors_are_one_line_or_one_document(
     call: Call, arguments: list[str], expected: str
 ) -> None:

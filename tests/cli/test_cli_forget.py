@@ -42,9 +42,9 @@ def test_as_text_and_as_json(call: Call, job: Path) -> None:
         "quarantine: 0 rows deleted or changed",
     ]
     lines = answer.out.splitlines()
-    [daily] = [each for each in lines if each.startswith("daily")]
+    [daily] = [line for line in lines if line.startswith("daily")]
     assert daily.split() == ["daily", "2", "in", "version", "1", "0", "0", "to", "0"]
-    [quarantine] = [each for each in lines if each.startswith("quarantine")]
+    [quarantine] = [line for line in lines if line.startswith("quarantine")]
     assert quarantine.split() == ["quarantine", "0", "nothing", "to", "delete", "0"]
     assert "Unchanged, without the key's columns: visits" in lines
     assert "VACUUM" in answer.out

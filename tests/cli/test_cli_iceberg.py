@@ -46,8 +46,8 @@ def test_a_job(job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
             if more or arguments[0] not in ("run", "recompute", "restore"):
                 assert main([arguments[0], str(job), *arguments[1:], *more]) == code
             said.extend(capsys.readouterr())
-        found: dict[str, Any] = json.loads(said[-2])
-        return found
+        document: dict[str, Any] = json.loads(said[-2])
+        return document
 
     events = sorted((job.parent / "events").rglob("*.parquet"))
     late = job.parent / "late.parquet"
@@ -56,7 +56,7 @@ def test_a_job(job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     pq.write_table(rows.slice(40), events[0])
 
     plan = call("plan")
-    assert {each["state"] for each in plan["windows"]["sessions"]} == {"missing"}
+    assert {state["state"] for state in plan["windows"]["sessions"]} == {"missing"}
     first = call("run")
     assert first["windows"]["sessions"]["table"] == "lake.web.sessions"
     assert call("plan", "--recompute", "--late", str(late))["stages"]
@@ -76,11 +76,11 @@ def test_a_job(job: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert rows_of_table == first["windows"]["sessions"]["rows"]
 
     # Nothing that was printed, and nothing that is left, has a secret in it.
-    said += [repr(each) for each in (plan, first)]
-    assert not [each for each in said if SECRET in each]
-    left = [each for each in tmp_path.rglob("*") if each.is_file() and each != job]
+    said += [repr(document) for document in (plan, first)]
+    assert not [text for text in said if SECRET in text]
+    left = [path for path in tmp_path.rglob("*") if path.is_file() and path != job]
     assert len(left) > 20
-    assert not [each for each in left if SECRET.encode() in each.read_bytes()]
+    assert not [path for path in left if SECRET.encode() in path.read_bytes()]
 
 
 def test_a_failed_check_publishes_nothing(

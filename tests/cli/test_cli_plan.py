@@ -48,8 +48,8 @@ def write(folder: Path, name: str, days: list[int]) -> None:
 def stages(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, object]]:
     capsys.readouterr()
     assert main(["plan", *arguments, "--json"]) == 0
-    found: list[dict[str, object]] = json.loads(capsys.readouterr().out)["stages"]
-    return found
+    planned: list[dict[str, object]] = json.loads(capsys.readouterr().out)["stages"]
+    return planned
 
 
 def test_a_full_run_and_a_range_are_explained(job: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,25 +62,25 @@ def test_a_full_run_and_a_range_are_explained(job: str, capsys: pytest.CaptureFi
     assert checks["daily"][-1].startswith("expect_table_row_count")
     assert "conservation" in checks["sessions"]
     assert main(["run", job]) == 0
-    found = stages(capsys, job, "--from", "2026-01-01", "--to", "2026-01-03", "--chunk", "1d")
-    assert [each["kind"] for each in found] == ["range", "range"]
-    assert found[0]["from"] == str(FIRST_DAY)
-    assert "[2026-01-01, 2026-01-02)" in str(found[0]["replaces"])
+    ranges = stages(capsys, job, "--from", "2026-01-01", "--to", "2026-01-03", "--chunk", "1d")
+    assert [stage["kind"] for stage in ranges] == ["range", "range"]
+    assert ranges[0]["from"] == str(FIRST_DAY)
+    assert "[2026-01-01, 2026-01-02)" in str(ranges[0]["replaces"])
 
 
 def test_late_events_are_planned_as_they_are_merged(
     job: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert main(["run", job]) == 0
-    text, found = plan(capsys, job, "--recompute")
-    assert found["stages"] == []
+    text, document = plan(capsys, job, "--recompute")
+    assert document["stages"] == []
     assert "Nothing to do." in text
     write(tmp_path, "late", [1, 1])
-    text, found = plan(capsys, job, "--recompute")
-    (stage,) = found["stages"]
+    text, document = plan(capsys, job, "--recompute")
+    (stage,) = document["stages"]
     assert stage["kind"] == "late"
     rewritten = stage["late"][0].pop("rewritten")
-    assert {name: (each["files"], each["of"]) for name, each in rewritten.items()} == {
+    assert {name: (counts["files"], counts["of"]) for name, counts in rewritten.items()} == {
         "sessions": (1, 4),
         "daily": (1, 4),
     }
@@ -110,13 +110,13 @@ def test_an_expiry_is_planned_without_spark(
     assert main(["run", job]) == 0
     write(tmp_path, "b", [12])
     assert main(["run", job, "--from", "2026-01-13", "--to", "2026-01-14"]) == 0
-    text, told = plan(capsys, job, "--expire")
-    found = told["stages"]
-    assert [(each["kind"], each["commits"]) for each in found] == [
+    text, document = plan(capsys, job, "--expire")
+    expiries = document["stages"]
+    assert [(expiry["kind"], expiry["commits"]) for expiry in expiries] == [
         ("expire", ["sessions"]),
         ("expire", ["daily"]),
     ]
-    assert found[0]["before"] == "2026-01-03T12:00:00.000000Z"
+    assert expiries[0]["before"] == "2026-01-03T12:00:00.000000Z"
     assert "sessions: drop windows that ended before 2026-01-03T12:00" in text
 
 

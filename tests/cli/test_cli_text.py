@@ -110,8 +110,8 @@ def test_a_span_of_time_that_a_check_found_is_told_as_one(
 ) -> None:
     check = as_check(BUILTINS["freshness"])
     late = 260_639_853_699
-    found = Outcome(
+    outcome = Outcome(
         table="events", check=check, success=False, observed=late, unexpected=None, examples=()
     )
-    print_failed([found])
+    print_failed([outcome])
     assert "3 days, 0:23:59.853699" in capsys.readouterr().out

@@ -41,7 +41,7 @@ def test_run_tells_what_it_read_and_published(call: Call, job: Path) -> None:
     assert ["duplicates", "1"] in words
     assert ["quarantined", "3"] in words
     assert ["no_key", "1"] in words
-    assert [each[:3] for each in words if each[:1] in (["sessions"], ["daily"])] == [
+    assert [line[:3] for line in words if line[:1] in (["sessions"], ["daily"])] == [
         ["sessions", "4", "5"],
         ["daily", "4", "5"],
     ]
@@ -101,7 +101,7 @@ def test_times_are_shown_in_the_jobs_zone(call: Call, job: Path) -> None:
         (["--to", "yesterday"], ["28T22:30", "28T23:30", "29T12:00", "29T12:00"]),
         (["--from", "today"], []),
     ],
-    ids=lambda each: " ".join(each) if each and each[0].startswith("--") else "",
+    ids=lambda value: " ".join(value) if value and value[0].startswith("--") else "",
 )
 def test_ranges(call: Call, job: Path, range_: list[str], starts: list[str]) -> None:
     rows = call("show", job, "sessions", "--json", *range_).document["rows"]
@@ -117,7 +117,7 @@ def test_ranges(call: Call, job: Path, range_: list[str], starts: list[str]) -> 
         (["--joined-by", "2026-03-28T23:10Z"], ["28T22:30", "28T23:30"]),
         (["--joined-by", "2026-03-28T23:10:00.000001Z"], ["28T23:30"]),
     ],
-    ids=lambda each: " ".join(each) if each and each[0].startswith("--") else "",
+    ids=lambda value: " ".join(value) if value and value[0].startswith("--") else "",
 )
 def test_by_an_instant(call: Call, job: Path, option: list[str], starts: list[str]) -> None:
     rows = call("show", job, "sessions", "--json", *option).document["rows"]
@@ -127,8 +127,8 @@ def test_by_an_instant(call: Call, job: Path, option: list[str], starts: list[st
 def test_what_is_in_the_quarantine(call: Call, job: Path) -> None:
     rows = call("show", job, "quarantine", "--json").document["rows"]
     assert sorted(row["reason"] for row in rows) == ["no_key", "no_time", "unreadable_time"]
-    found = call("show", job, "quarantine", "--key", "no_key", "--json").document["rows"]
-    assert found == [row for row in rows if row["reason"] == "no_key"]
+    matches = call("show", job, "quarantine", "--key", "no_key", "--json").document["rows"]
+    assert matches == [row for row in rows if row["reason"] == "no_key"]
     assert call("show", job, "quarantine", "--limit", "1").out.endswith(
         "\n1 row, times in Europe/Oslo; there are more (--limit 1)\n"
     )
@@ -157,7 +157,7 @@ def test_the_largest(call: Call, job: Path) -> None:
         (["sessions", "--from", "2026-02-30"], "--from: not a date or a time"),
         (["sessions", "--from", "2026-03-02", "--to", "2026-03-02"], "--to: must be later"),
     ],
-    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_wrong_questions(call: Call, job: Path, arguments: list[str], expected: str) -> None:
     answer = call("show", job, *arguments)

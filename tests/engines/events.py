@@ -30,14 +30,14 @@ def partition_of(key: str) -> int:
     mask, factor = 0xFFFFFFFF, 0x5BD1E995
     data = key.encode()
     whole = len(data) & ~3
-    found = 0x9747B28C ^ len(data)
+    hashed = 0x9747B28C ^ len(data)
     for at in range(0, whole, 4):
         word = int.from_bytes(data[at : at + 4], "little") * factor & mask
-        found = (found * factor & mask) ^ ((word ^ word >> 24) * factor & mask)
+        hashed = (hashed * factor & mask) ^ ((word ^ word >> 24) * factor & mask)
     if data[whole:]:
-        found = (found ^ int.from_bytes(data[whole:], "little")) * factor & mask
-    found = (found ^ found >> 13) * factor & mask
-    return ((found ^ found >> 15) & 0x7FFFFFFF) % PARTITIONS
+        hashed = (hashed ^ int.from_bytes(data[whole:], "little")) * factor & mask
+    hashed = (hashed ^ hashed >> 13) * factor & mask
+    return ((hashed ^ hashed >> 15) & 0x7FFFFFFF) % PARTITIONS
 
 
 def delay(chance: random.Random) -> int:
@@ -52,10 +52,10 @@ def delay(chance: random.Random) -> int:
 
 def visits(chance: random.Random) -> list[Arrival]:
     """Regular keys come now and then, one is there all the time, and some events have no key."""
-    found: list[Arrival] = []
+    arrivals: list[Arrival] = []
 
     def add(key: str | None, time: int) -> None:
-        found.append((time + delay(chance), key, time))
+        arrivals.append((time + delay(chance), key, time))
 
     for key in REGULAR:
         for _ in range(5):
@@ -69,49 +69,49 @@ def visits(chance: random.Random) -> list[Arrival]:
         time += int(chance.expovariate(1 / 18) * SECOND)
     for _ in range(24):
         add(None, START + int(chance.random() * SPAN))
-    return found
+    return arrivals
 
 
 def gap_edges() -> list[Arrival]:
     """Pairs a gap apart, or a gap and 1 ms, in both orders, and a last event that joins two."""
-    found: list[Arrival] = []
+    arrivals: list[Arrival] = []
     for number in range(4):
         key, time = f"gap-{number}", START + (10 + 7 * number) * MINUTE
         for apart in (GAP, GAP + 1):
-            found += [(time, key, time), (time + apart, key, time + apart)]
+            arrivals += [(time, key, time), (time + apart, key, time + apart)]
             time += 5 * MINUTE
-            found += [(time + apart, key, time + apart), (time + apart + 1, key, time)]
+            arrivals += [(time + apart, key, time + apart), (time + apart + 1, key, time)]
             time += 5 * MINUTE
-            found += [(time, key, time), (time + 2 * apart, key, time + 2 * apart)]
-            found += [(time + 2 * apart + 1, key, time + apart)]
+            arrivals += [(time, key, time), (time + 2 * apart, key, time + 2 * apart)]
+            arrivals += [(time + 2 * apart + 1, key, time + apart)]
             time += 5 * MINUTE
-    return found
+    return arrivals
 
 
 def late_edges() -> list[Arrival]:
     """Events that arrive when stream time is just before, at and after what closes their window."""
-    found: list[Arrival] = []
+    arrivals: list[Arrival] = []
     for place, grace in enumerate(GRACES):
         key = f"late-{place}"
         # A key of the same partition, so that its clock is pinned too.
-        pin = next(each for each in REGULAR if partition_of(each) == partition_of(key))
+        pin = next(regular for regular in REGULAR if partition_of(regular) == partition_of(key))
         for number, past in enumerate((-1, 0, 1)):
             # A session (and look-back window) is final at its last event + gap + grace; the late
             # event, of the same time or a little later, would extend it.
             for step, later in enumerate((0, 1, 2 * SECOND)):
                 time = START + (14 + 16 * number + 5 * step) * MINUTE + 7
                 now = time + later + GAP + grace + past
-                found += [(time, key, time), (now, pin, now), (now, key, time + later)]
+                arrivals += [(time, key, time), (now, pin, now), (now, key, time + later)]
             # A tumbling window is final at its end + grace.
             end = START + (60 + 3 * number) * MINUTE
             now = end + grace + past
-            found += [
+            arrivals += [
                 (end - 5, key, end - 5),
                 (now, pin, now),
                 (now, key, end - 1),
                 (now, key, end),
             ]
-    return found
+    return arrivals
 
 
 def after_restart() -> list[Arrival]:

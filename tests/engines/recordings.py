@@ -151,20 +151,20 @@ def all_recordings() -> list[Recording]:
 def recordings(runner: str) -> list[Recording]:
     """The fixtures of one `runner` in settings.json, without those that are not modelled."""
     return [
-        each
-        for each in all_recordings()
-        if each.settings["runner"] == runner and each.name not in NOT_MODELLED
+        recording
+        for recording in all_recordings()
+        if recording.settings["runner"] == runner and recording.name not in NOT_MODELLED
     ]
 
 
 def random_recordings(file: Path) -> list[Recording]:
     """What an engine made of random cases, one on each line."""
     with gzip.open(file, "rt", encoding="utf-8") as lines:
-        found = [json.loads(line) for line in lines]
+        cases = [json.loads(line) for line in lines]
     engine = file.name.removesuffix(".jsonl.gz")
     return [
-        Recording(f"{engine} {place}", each["settings"], each.get("files", {}), each.get("failed"))
-        for place, each in enumerate(found)
+        Recording(f"{engine} {place}", case["settings"], case.get("files", {}), case.get("failed"))
+        for place, case in enumerate(cases)
     ]
 
 

@@ -68,7 +68,7 @@ def job_of(folder: Path, recording: Recording, **columns: Any) -> Job:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recording", BROKER, ids=lambda each: each.name)
+@pytest.mark.parametrize("recording", BROKER, ids=lambda recording: recording.name)
 def test_commits_and_restarts_explain_what_a_cache_wrote(
     spark: SparkSession, tmp_path: Path, recording: Recording
 ) -> None:
@@ -76,16 +76,16 @@ def test_commits_and_restarts_explain_what_a_cache_wrote(
     job.run(spark)
     plain = job.reconcile("written", spark, caching=True)
     _, first = through_broker(recording)
-    found = job.reconcile(
+    reconciled = job.reconcile(
         "written",
         spark,
         caching=True,
         commits=str(tmp_path / "commits.json"),
-        restarts=[list(each) for each in first.items()],
+        restarts=[list(restart) for restart in first.items()],
     )
     # What the cache wrote at each commit decides about one session of the recording.
     expected, unmarked = CAUSES[recording.settings["name"]]
-    assert (found.causes, found.possible) == (expected, 0)
+    assert (reconciled.causes, reconciled.possible) == (expected, 0)
     assert plain.causes == unmarked
 
 
@@ -101,16 +101,18 @@ def test_offsets_need_events_that_have_them(spark: SparkSession, tmp_path: Path)
 
 @pytest.mark.slow
 def test_emission_at_intervals_of_the_wall_clock(spark: SparkSession, tmp_path: Path) -> None:
-    (recording,) = (each for each in DRIVER if each.name.endswith("/session-10s-close-throttled"))
+    (recording,) = (
+        candidate for candidate in DRIVER if candidate.name.endswith("/session-10s-close-throttled")
+    )
     processed = [50 * count for count in range(1, len(recording.input()) + 1)]
     path = job_of(tmp_path, recording, processed=processed).spec.path
     path.write_text(path.read_text().replace("[partition, offset]", "arrival"))
     job = Job.load(path)
     job.run(spark)
     settings = {"emit": "on_close", "emit_interval": "1s"}
-    found = job.reconcile("written", spark, **settings, wall_clock="processed")
+    reconciled = job.reconcile("written", spark, **settings, wall_clock="processed")
     # The store has deleted most of what had closed before the operator looked for it.
     expected = {"engine_loss": 239, "late": 56, "redelivered": 4, "pending": 3}
-    assert (found.causes, found.possible) == (expected, 0)
+    assert (reconciled.causes, reconciled.possible) == (expected, 0)
     with pytest.raises(ColumnError, match=r"^stream\.wall_clock: no such column.*'processd'"):
         job.reconcile("written", spark, **settings, wall_clock="processd")

@@ -16,6 +16,8 @@ pytestmark = pytest.mark.one_lane
 def test_the_replay_gives_what_the_engine_gave(file: Path) -> None:
     recordings = random_recordings(file)
     assert len(recordings) >= 300
-    assert not [each.name for each in recordings if each.failed is not None]
-    found = list(differing(file.name.removesuffix(".jsonl.gz"), recordings))
-    assert not found, f"{len(found)} of {len(recordings)} differ, such as {smallest(found)}"
+    assert not [recording.name for recording in recordings if recording.failed is not None]
+    differences = list(differing(file.name.removesuffix(".jsonl.gz"), recordings))
+    assert not differences, (
+        f"{len(differences)} of {len(recordings)} differ, such as {smallest(differences)}"
+    )

@@ -44,21 +44,21 @@ def lines(path: Path) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def events() -> dict[str, list[Event]]:
     """The events by key, each with Kafka's clock: all went through one partition."""
-    found: dict[str, list[Event]] = {}
+    by_key: dict[str, list[Event]] = {}
     clock = 0
-    for each in lines(RECORDED / "events.jsonl"):
-        if each["key"] is None:
+    for row in lines(RECORDED / "events.jsonl"):
+        if row["key"] is None:
             continue
         event = Event(
-            key=each["key"],
-            time=each["time"] * MS,
-            arrival=each["arrival"],
-            value={"amount": each["amount"], "id": each["id"]},
+            key=row["key"],
+            time=row["time"] * MS,
+            arrival=row["arrival"],
+            value={"amount": row["amount"], "id": row["id"]},
             clock=clock,
         )
-        clock = max(clock, each["time"] * MS)
-        found.setdefault(each["key"], []).append(event)
-    return found
+        clock = max(clock, row["time"] * MS)
+        by_key.setdefault(row["key"], []).append(event)
+    return by_key
 
 
 def window_of(settings: dict[str, Any]) -> AnyWindow:
@@ -90,14 +90,14 @@ def written(folder: Path, settings: dict[str, Any], window: AnyWindow) -> dict[s
 
 def copies(events: list[Event]) -> dict[int, int]:
     first: dict[tuple[int | None, int], int] = {}
-    found = {}
-    for each in events:
-        same = (each.time, each.value["id"])
+    originals = {}
+    for event in events:
+        same = (event.time, event.value["id"])
         if same in first:
-            found[each.arrival] = first[same]
+            originals[event.arrival] = first[same]
         else:
-            first[same] = each.arrival
-    return found
+            first[same] = event.arrival
+    return originals
 
 
 def explained(
@@ -119,19 +119,19 @@ def explained(
     if together:
         # Other keys' events decide what becomes of a key's windows: a clock alone does not tell.
         events = {
-            key: [replace(each, arrival=2 * each.arrival, clock=None) for each in own]
+            key: [replace(event, arrival=2 * event.arrival, clock=None) for event in own]
             for key, own in events.items()
         }
     joint = SharedReplay(operator, events)
-    last = max(max(each.clock or 0, each.time or 0) for own in events.values() for each in own)
+    last = max(max(event.clock or 0, event.time or 0) for own in events.values() for event in own)
     for key, own in events.items():
         again = copies(own)
-        once = [each for each in own if each.arrival not in again]
+        once = [event for event in own if event.arrival not in again]
         bare = [Event(key=e.key, time=e.time, arrival=e.arrival, value=e.value) for e in once]
         # Only Kafka Streams has such sliding windows; with these settings nothing is late.
         sliding = {"engine": "kafka-streams", **ENDLESS} if is_distinct(window) else {}
         made = replay(bare, window, aggregates=aggregates, **sliding)
-        batch = [Row(each.start, each.end, each.values) for each in made.final]
+        batch = [Row(final.start, final.end, final.values) for final in made.final]
         _, differences = match(
             batch,
             stream.get(key, []),
@@ -160,10 +160,10 @@ UPDATES = [
 def test_every_difference_is_explained(name: str, events: dict[str, list[Event]]) -> None:
     folder = KAFKA / name
     settings = json.loads((folder / "settings.json").read_text())
-    found = list(explained(folder, events, settings))
-    counts = Counter(each.causes[0] for each in found)
+    explanations = list(explained(folder, events, settings))
+    counts = Counter(explanation.causes[0] for explanation in explanations)
     assert counts["unexplained"] == 0, counts
-    assert all(each.proved for each in found)
+    assert all(explanation.proved for explanation in explanations)
     assert set(counts) <= {"late", "redelivered", "engine_loss"}
     # Redelivered events are in every recording, and some are late whatever the grace.
     assert counts["late"] > 0
@@ -188,9 +188,9 @@ def test_every_difference_of_what_comes_later_is_explained(
 ) -> None:
     folder = KAFKA / name
     settings = json.loads((folder / "settings.json").read_text())
-    found = list(explained(folder, events, settings))
-    counts = Counter(each.causes[0] for each in found)
+    explanations = list(explained(folder, events, settings))
+    counts = Counter(explanation.causes[0] for explanation in explanations)
     assert counts["unexplained"] == 0, counts
-    assert all(each.proved for each in found)
+    assert all(explanation.proved for explanation in explanations)
     assert set(counts) <= {"late", "redelivered", "engine_loss", "pending", "overlap"}, counts
     assert counts["late"] > 0

@@ -16,10 +16,12 @@ pytestmark = pytest.mark.one_lane
 
 
 def test_each_recording_is_compared_or_listed() -> None:
-    folders = {f"{each.parent.name}/{each.name}" for each in FOLDER.glob("*/*") if each.is_dir()}
+    folders = {
+        f"{folder.parent.name}/{folder.name}" for folder in FOLDER.glob("*/*") if folder.is_dir()
+    }
     kafka = [*DRIVER, *BROKER, *JOINS]
     flink = [*DATASTREAM, *SQL, *INTERVALS]
-    compared = {each.name for each in [*kafka, *flink, *BEAM, *STORM, *SAMZA]}
+    compared = {recording.name for recording in [*kafka, *flink, *BEAM, *STORM, *SAMZA]}
     assert compared | set(NOT_MODELLED) == folders
     assert not compared & set(NOT_MODELLED)
 
@@ -29,7 +31,7 @@ EMPTY = {"kafka-driver/session-10s-memory-close"}
 
 
 def test_no_recording_is_empty() -> None:
-    for each in all_recordings():
-        rows = len(each.rows("output"))
-        assert rows == each.settings["observed"]["output_rows"]
-        assert (rows == 0) == (each.name in EMPTY)
+    for recording in all_recordings():
+        rows = len(recording.rows("output"))
+        assert rows == recording.settings["observed"]["output_rows"]
+        assert (rows == 0) == (recording.name in EMPTY)

@@ -12,6 +12,6 @@ pytestmark = pytest.mark.one_lane
 BEAM = recordings("direct")
 
 
-@pytest.mark.parametrize("recording", BEAM, ids=lambda each: each.name)
+@pytest.mark.parametrize("recording", BEAM, ids=lambda recording: recording.name)
 def test_direct_runner(recording: Recording) -> None:
     assert difference(recording) is None

@@ -38,7 +38,7 @@ def by_end(rows: Iterable[Row], *names: str) -> list[Row]:
     return [row for _, run in runs for row in sorted(run, key=lambda row: str(row["key"]))]
 
 
-@pytest.mark.parametrize("recording", DATASTREAM, ids=lambda each: each.name)
+@pytest.mark.parametrize("recording", DATASTREAM, ids=lambda recording: recording.name)
 def test_datastream(recording: Recording) -> None:
     assert difference(recording) is None
 
@@ -88,15 +88,15 @@ def changes(recording: Recording, result: Replayed) -> Iterable[Row]:
     """Emissions as rows of the result's changelog; a retraction repeats what it takes back."""
     over = isinstance(recording.window, SlidingWindow | CountWindow)
     sent: dict[Any, Any] = {}
-    for each in result.emissions:
-        op = each.op if each.op in ("-U", "+U") else "+I"
-        place = each.key, each.start, each.end
-        if each.values is not None:
-            sent[place] = each.values
-        bounds = {"window_start": text(each.start), "window_end": text(each.end)}
+    for emission in result.emissions:
+        op = emission.op if emission.op in ("-U", "+U") else "+I"
+        place = emission.key, emission.start, emission.end
+        if emission.values is not None:
+            sent[place] = emission.values
+        bounds = {"window_start": text(emission.start), "window_end": text(emission.end)}
         if over:
-            bounds = {"arrival": each.row, "ts": each.end // MS}
-        yield {"op": op, "key": each.key, **bounds, **sent[place]}
+            bounds = {"arrival": emission.row, "ts": emission.end // MS}
+        yield {"op": op, "key": emission.key, **bounds, **sent[place]}
 
 
 def text(us: int) -> str:
@@ -107,7 +107,7 @@ def text(us: int) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S" if moment.second else "%Y-%m-%dT%H:%M")
 
 
-@pytest.mark.parametrize("recording", SQL, ids=lambda each: each.name)
+@pytest.mark.parametrize("recording", SQL, ids=lambda recording: recording.name)
 def test_sql(recording: Recording) -> None:
     rows = changes(recording, sql(recording))
     order = ("window_end", "ts")

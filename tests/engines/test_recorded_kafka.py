@@ -22,7 +22,7 @@ DRIVER = recordings("TopologyTestDriver")
 BROKER = recordings("broker")
 
 
-@pytest.mark.parametrize("recording", DRIVER, ids=lambda each: each.name)
+@pytest.mark.parametrize("recording", DRIVER, ids=lambda recording: recording.name)
 def test_the_drivers_records(recording: Recording) -> None:
     assert difference(recording) is None
 
@@ -52,13 +52,13 @@ def through_broker(recording: Recording) -> tuple[Replayed, dict[int, int]]:
     return result, first
 
 
-@pytest.mark.parametrize("recording", BROKER, ids=lambda each: each.name)
+@pytest.mark.parametrize("recording", BROKER, ids=lambda recording: recording.name)
 def test_the_brokers_records(recording: Recording) -> None:
     result, _ = through_broker(recording)
     columns = ("partition", "key", "value", "timestamp")
     assert [
-        (each.arrival[0], key_of(each, recording), value_of(each), stamp_of(each))
-        for each in result.emissions
+        (record.arrival[0], key_of(record, recording), value_of(record), stamp_of(record))
+        for record in result.emissions
     ] == [tuple(row[name] for name in columns) for row in recording.rows("output")]
     # A session's record carries the time of the last event that changed it; which one removed it
     # from the cache is not known.

@@ -15,6 +15,6 @@ pytestmark = pytest.mark.one_lane
 SAMZA = recordings("window-operator")
 
 
-@pytest.mark.parametrize("recording", SAMZA, ids=lambda each: each.name)
+@pytest.mark.parametrize("recording", SAMZA, ids=lambda recording: recording.name)
 def test_window_operator(recording: Recording) -> None:
     assert difference(recording) is None

@@ -12,6 +12,6 @@ pytestmark = pytest.mark.one_lane
 STORM = recordings("windowed-bolt")
 
 
-@pytest.mark.parametrize("recording", STORM, ids=lambda each: each.name)
+@pytest.mark.parametrize("recording", STORM, ids=lambda recording: recording.name)
 def test_windowed_bolt(recording: Recording) -> None:
     assert difference(recording) is None

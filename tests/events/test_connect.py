@@ -70,9 +70,9 @@ def test_spark_connect(over_connect: Programs, tmp_path: Path) -> None:
         write_deltalake(str(tmp_path / "f"), pa.table({"n": [n, n + 10]}), mode="append")
     name = deletion_vectors.live(tmp_path / "f").popitem()[0]
     deletion_vectors.delete_places(tmp_path / "f", "u", {name: [1]})
-    found = over_connect.last_line("-c", SCRIPT, str(tmp_path))
+    printed = over_connect.last_line("-c", SCRIPT, str(tmp_path))
     moved = 1711848600000000  # 02:30 does not exist that day in Berlin: 03:30 in summer time
-    assert found == {
+    assert printed == {
         "times": [1431849903000000, None],
         "quarantine": [["unparsable_line", "junk", f"{tmp_path}/a.log:2"]],
         "json": [["a", moved, None], ["b", None, "no_time"]],

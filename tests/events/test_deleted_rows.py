@@ -51,10 +51,10 @@ def test_deletion_vectors(spark: SparkSession, tmp_path: Path, storage: str) -> 
     rows = pa.table({"n": range(10), "place": ["a/b é"] * 5 + ["c"] * 5})
     write_deltalake(str(path), rows, partition_by=["place"])
     logged = deletion_vectors.live(path)
-    at = {each["partitionValues"]["place"]: name for name, each in logged.items()}
+    at = {add["partitionValues"]["place"]: name for name, add in logged.items()}
     write_deltalake(str(path), pa.table({"n": [10], "place": ["c"]}), mode="append")
     whole = of_delta(spark, path)
-    assert [each.deletions for each in whole.snapshot.inputs] == [None] * 3
+    assert [file.deletions for file in whole.snapshot.inputs] == [None] * 3
     assert values(whole) == list(range(11))
     deletion_vectors.delete_places(path, storage, {at["a/b é"]: [0, 4]}, tmp_path)
     once = of_delta(spark, path)
@@ -68,9 +68,9 @@ def test_deletion_vectors(spark: SparkSession, tmp_path: Path, storage: str) -> 
     # The earlier frame still reads what there was.
     assert values(once) == [1, 2, 3, 5, 6, 7, 8, 9, 10]
     changed = set(twice.snapshot.inputs) - set(once.snapshot.inputs)
-    assert {each.path.split("/")[-2] for each in changed} == {"place=a%2Fb%20%C3%A9", "place=c"}
-    assert {(each.path, each.size, each.modified_ms) for each in twice.snapshot.inputs} == {
-        (each.path, each.size, each.modified_ms) for each in whole.snapshot.inputs
+    assert {file.path.split("/")[-2] for file in changed} == {"place=a%2Fb%20%C3%A9", "place=c"}
+    assert {(file.path, file.size, file.modified_ms) for file in twice.snapshot.inputs} == {
+        (file.path, file.size, file.modified_ms) for file in whole.snapshot.inputs
     }
 
 
@@ -78,7 +78,7 @@ def test_deletion_vectors(spark: SparkSession, tmp_path: Path, storage: str) -> 
 def test_places_in_files_that_are_read_in_parts(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "events"
     size = 200_000
-    rows = pa.table({"n": range(size), "text": [str(each) * 3 for each in range(size)]})
+    rows = pa.table({"n": range(size), "text": [str(number) * 3 for number in range(size)]})
     write_deltalake(str(path), rows, writer_properties=WriterProperties(max_row_group_size=20_000))
     [name] = deletion_vectors.live(path)
     gone = set(range(0, size, 7)) | set(range(100_000, 120_000))
@@ -90,12 +90,12 @@ def test_places_in_files_that_are_read_in_parts(spark: SparkSession, tmp_path: P
         parts = source.frame.select(F.spark_partition_id().alias("part")).distinct().count()
         # A condition that leaves out parts of the file.
         some = source.only([source.snapshot.inputs[0].path], F.col("n") >= 150_000)
-        found = [row.n for row in source.frame.collect()]
+        numbers = [row.n for row in source.frame.collect()]
         late = [row.n for row in some.collect()]
     finally:
         spark.conf.unset(setting)
     assert parts > 1
-    assert sorted(found) == sorted(set(range(size)) - gone)
+    assert sorted(numbers) == sorted(set(range(size)) - gone)
     assert sorted(late) == sorted(set(range(150_000, size)) - gone)
 
 
@@ -114,7 +114,7 @@ def test_only_files_with_deletions_pay(spark: SparkSession, tmp_path: Path) -> N
     plan = explained(source.frame)
     assert plan.count("FileScan parquet") == 2
     assert plan.count("LeftAnti") == 1
-    [other] = [each.path for each in source.snapshot.inputs if each.deletions is None]
+    [other] = [file.path for file in source.snapshot.inputs if file.deletions is None]
     assert "Join" not in explained(source.only([other]))
     # If no column is asked for, none is read.
     counted = explained(source.frame.select(F.lit(1)))
@@ -130,22 +130,20 @@ EVENTS = pa.schema([("n", pa.int32()), ("user", pa.string())])
 
 
 def given(*rows: tuple[int, str | None]) -> pa.Table:
-    return pa.Table.from_pylist(
-        [dict(zip(EVENTS.names, each, strict=True)) for each in rows], EVENTS
-    )
+    return pa.Table.from_pylist([dict(zip(EVENTS.names, row, strict=True)) for row in rows], EVENTS)
 
 
 def files_of(table: Table) -> dict[tuple[Any, ...], DataFile]:
     """The files by the values of their first column."""
     snapshot = table.current_snapshot()
     assert snapshot is not None
-    found = {}
+    files = {}
     for entry in live_entries(table, snapshot):
         file = entry.data_file
         if file.content == DataFileContent.DATA:
             rows = pq.read_table(file.file_path.removeprefix("file://"), partitioning=None)
-            found[tuple(rows["n"].to_pylist())] = file
-    return found
+            files[tuple(rows["n"].to_pylist())] = file
+    return files
 
 
 @spark_only
@@ -160,7 +158,7 @@ def test_positions(spark: SparkSession, tmp_path: Path, catalog: Catalog) -> Non
     iceberg_deletes.delete_places(table, {first: [0, 2], second: [0]})
     twice = of_iceberg(spark, tmp_path)
     assert values(twice) == [1, 4]
-    assert all(each.deletions for each in twice.snapshot.inputs)
+    assert all(file.deletions for file in twice.snapshot.inputs)
     # The same again, and deletions in a file that is gone: nothing has changed.
     iceberg_deletes.delete_places(table, {first: [0]})
     table.append(given((5, "e")))
@@ -179,7 +177,7 @@ def test_values(spark: SparkSession, tmp_path: Path, catalog: Catalog) -> None:
     # Rows that were added later are not deleted, though they have the same values.
     once = of_iceberg(spark, tmp_path)
     assert values(once) == [2, 4, 5, 6, 6]
-    assert sorted(each.deletions is None for each in once.snapshot.inputs) == [False, True]
+    assert sorted(file.deletions is None for file in once.snapshot.inputs) == [False, True]
     iceberg_deletes.delete_values(table, {"n": [6, 4], "user": ["c", None]})
     twice = of_iceberg(spark, tmp_path)
     assert values(twice) == [2, 4, 5, 6]
@@ -205,8 +203,8 @@ def test_values_in_partitions(spark: SparkSession, tmp_path: Path, catalog: Cata
     rows = sorted(map(repr, of_iceberg(spark, tmp_path).frame.select("n", "user").collect()))
     assert len(rows) == 6
     assert rows.count("Row(n=0, user='a')") == 1
-    changed = [each.path for each in of_iceberg(spark, tmp_path).snapshot.inputs if each.deletions]
-    assert ["user=a" in each for each in changed] == [True]
+    changed = [file.path for file in of_iceberg(spark, tmp_path).snapshot.inputs if file.deletions]
+    assert ["user=a" in path for path in changed] == [True]
     # Deletions without a partition apply to all partitions.
     iceberg_deletes.delete_values(table, {"n": [0]})
     source = of_iceberg(spark, tmp_path)
@@ -215,7 +213,7 @@ def test_values_in_partitions(spark: SparkSession, tmp_path: Path, catalog: Cata
         (1, "b"),
         (1, "b"),
     ]
-    assert all(each.deletions for each in source.snapshot.inputs)
+    assert all(file.deletions for file in source.snapshot.inputs)
 
 
 def test_deletions_that_cannot_be_read(

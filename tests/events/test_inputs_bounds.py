@@ -144,7 +144,7 @@ def test_times_in_another_unit_are_beyond_the_calendar(spark: SparkSession, tmp_
         pq.write_table(pa.table({"seconds": [least, most]}), tmp_path / "a.parquet")
         rules = EventRules(key=(), time="seconds", time_format="epoch_s")
         source = opened(spark, "parquet", tmp_path)
-        paths = [each.path for each in source.snapshot.inputs]
+        paths = [file.path for file in source.snapshot.inputs]
         [bounds] = time_bounds(source, rules, paths).values()
         assert bounds == (MAX_US if least > 0 else MIN_US, MAX_US)
 
@@ -253,9 +253,9 @@ def test_delta_tells_by_its_log(spark: SparkSession, tmp_path: Path) -> None:
     for name in names:
         Path(name).write_bytes(b"")  # what follows is not read from the files
     bounds = time_bounds(source, EventRules(key=(), time="instant"), names)
-    found = sorted(bounds.values(), key=str)
-    assert [low for low, _ in found] == [NOON_US, NOON_US + DAY]  # type: ignore[misc]
-    assert [high - low for low, high in found] == [1_234_999] * 2  # type: ignore[misc]
+    spans = sorted(bounds.values(), key=str)
+    assert [low for low, _ in spans] == [NOON_US, NOON_US + DAY]  # type: ignore[misc]
+    assert [high - low for low, high in spans] == [1_234_999] * 2  # type: ignore[misc]
     by_date = EventRules(key=(), time="text", time_format="epoch_us", date_column="date")
     start = NOON_US - DAY // 2
     assert set(time_bounds(source, by_date, names).values()) == {(start, start + DAY - 1)}

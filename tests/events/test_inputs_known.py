@@ -30,10 +30,10 @@ def test_digests_of_many_files(tmp_path: Path) -> None:
     paths = [tmp_path / str(n) for n in range(50)]
     for n, path in enumerate(paths):
         path.write_text(str(n % 10))
-    found = digests([*map(str, paths), "s3a://bucket/x"])
-    assert found.pop("s3a://bucket/x") is None
-    assert list(found) == [str(path) for path in paths]
-    assert len(set(found.values())) == 10
+    hashes = digests([*map(str, paths), "s3a://bucket/x"])
+    assert hashes.pop("s3a://bucket/x") is None
+    assert list(hashes) == [str(path) for path in paths]
+    assert len(set(hashes.values())) == 10
     assert digests([]) == {}
 
 

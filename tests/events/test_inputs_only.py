@@ -70,8 +70,8 @@ def test_delta(spark: SparkSession, tmp_path: Path) -> None:
     source = opened(spark, "delta", Path(path))
     check_parts(source)
     places = [source.folders[file.path] for file in source.snapshot.inputs]
-    assert {each["place"] for each in places} == {"x y", "é", None}
-    assert {each["day"] for each in places} == {"2024-07-01"}
+    assert {folder["place"] for folder in places} == {"x y", "é", None}
+    assert {folder["day"] for folder in places} == {"2024-07-01"}
 
 
 def test_a_catalogs_table_has_no_parts(spark: SparkSession) -> None:

@@ -52,18 +52,18 @@ def us(moment: datetime) -> int:
 
 def changes(zone: str) -> list[int]:
     """The hours at which the clocks change, µs since the epoch."""
-    found = []
+    jumps = []
     for year in (1945, 1987, 1999, 2011, 2024):
         hours = [
             datetime(year, 1, 1, tzinfo=timezone.utc) + timedelta(hours=n) for n in range(8760)
         ]
         offsets = [hour.astimezone(ZoneInfo(zone)).utcoffset() for hour in hours]
-        found += [
+        jumps += [
             us(hour)
             for hour, before, after in zip(hours[1:], offsets, offsets[1:], strict=False)
             if before != after
         ]
-    return found or [LOW]
+    return jumps or [LOW]
 
 
 CHANGES = {zone: changes(zone) for zone in ZONES}
@@ -99,12 +99,15 @@ def test_no_event_is_lost(spark: SparkSession, kind: str, data: st.DataObject) -
     day = F.date_from_unix_date(((local - F.pmod(local, F.lit(DAY))) / DAY).cast("int"))
     timed = normalise(frame, replace(rules, date_column=None))
     frame = timed.withColumns({"day": day, "text_day": day.cast("string")}).drop(TIME, REASON)
-    conditions = [time_condition(frame.schema, rules, *each) for each in ranges]
-    kept = [F.lit(True) if each is None else F.coalesce(each, F.lit(False)) for each in conditions]
+    conditions = [time_condition(frame.schema, rules, *span) for span in ranges]
+    kept = [
+        F.lit(True) if condition is None else F.coalesce(condition, F.lit(False))
+        for condition in conditions
+    ]
     events = normalise(frame.select("*", F.array(*kept).alias("kept")), rules)
     rows = events.where(F.col(REASON).isNull()).select(TIME, "kept").collect()
-    for time, found in rows:
-        for (low, high), is_kept in zip(ranges, found, strict=True):
+    for time, flags in rows:
+        for (low, high), is_kept in zip(ranges, flags, strict=True):
             inside = (low is None or low <= time) and (high is None or time < high)
             assert is_kept or not inside, (zone, rules.tick_us, time, low, high)
             far = (low is not None and time < low - 3 * DAY) or (
@@ -158,9 +161,9 @@ def test_filters_are_pushed_into_the_scan(
     above = within(source.frame, rules, LOW, HIGH).groupBy().agg(F.max(name))
     below = source.only([file.path for file in source.snapshot.inputs], condition)
     for frame in (above, below):
-        found = scan(frame)["PushedFilters"]
-        assert f"GreaterThanOrEqual({name}," in found
-        assert re.search(rf"LessThan(OrEqual)?\({name},", found)
+        filters = scan(frame)["PushedFilters"]
+        assert f"GreaterThanOrEqual({name}," in filters
+        assert re.search(rf"LessThan(OrEqual)?\({name},", filters)
 
 
 def test_folders_of_dates_are_pruned(spark: SparkSession, files: Path) -> None:

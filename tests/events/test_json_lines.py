@@ -95,9 +95,9 @@ def test_a_line_is_read_as_spark_reads_it(spark: SparkSession, tmp_path: Path) -
     ours = opened(spark, "json", path, schema=SCHEMA, timezone=zone).frame.drop("_source")
     reader = spark.read.schema(f"{SCHEMA}, _corrupt string")
     theirs = reader.option("columnNameOfCorruptRecord", "_corrupt").json(str(path))
-    expected, found = (sorted(map(repr, each.collect())) for each in (theirs, ours))
+    expected, rows = (sorted(map(repr, frame.collect())) for frame in (theirs, ours))
     assert len(expected) == len(LINES.split("\n"))
-    assert found == expected
+    assert rows == expected
 
 
 def test_what_follows_an_object_is_not_lost(spark: SparkSession, tmp_path: Path) -> None:

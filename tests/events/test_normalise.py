@@ -120,11 +120,11 @@ def test_quarantine_keeps_the_row(spark: SparkSession) -> None:
     ).withColumn("t", F.to_timestamp_ntz("t"))
     frame = frame.withColumn("i", F.timestamp_micros(F.lit(-1)))
     rows = quarantine_rows(normalise(frame, EventRules(key=("k",), time="t"))).collect()
-    found = {row.source: row for row in rows}
-    assert found["f2"].reason == "unparsable_line"
-    assert found["f2"].raw == "li,ne"
-    assert found["f1"].reason == "no_key"
-    assert json.loads(found["f1"].raw) == {
+    by_source = {row.source: row for row in rows}
+    assert by_source["f2"].reason == "unparsable_line"
+    assert by_source["f2"].raw == "li,ne"
+    assert by_source["f1"].reason == "no_key"
+    assert json.loads(by_source["f1"].raw) == {
         "n": 1,
         "k": None,
         "t": "2024-01-01T00:00:00.000000",

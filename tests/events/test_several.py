@@ -43,7 +43,7 @@ def write(spark: SparkSession, folder: Path, number: int, clicks: str, buys: str
     """Writes a file for each source; an event is user, minute of the hour, value and id."""
 
     def events(text: str) -> list[list[str]]:
-        return [each.split(":") for each in text.split()]
+        return [event.split(":") for event in text.split()]
 
     rows = [
         (user, f"2026-01-01 12:{at}:00", int(value), id) for user, at, value, id in events(clicks)
@@ -81,8 +81,8 @@ def sold(job: Job, spark: SparkSession) -> list[tuple[Any, ...]]:
     """User, ids, ad and price, and how many minutes after the left event the right one was."""
     table = job.table("sold", spark)
     later = f"(unix_micros(right_time) - unix_micros(left_time)) / {MINUTE} later"
-    found = table.selectExpr("user", "id", "id_right", "ad", "price", later)
-    return sorted((tuple(row) for row in found.collect()), key=repr)
+    frame = table.selectExpr("user", "id", "id_right", "ad", "price", later)
+    return sorted((tuple(row) for row in frame.collect()), key=repr)
 
 
 def test_a_job_of_two_sources(spark: SparkSession, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_columns_of_either(spark: SparkSession, tmp_path: Path) -> None:
     rows = [tuple(row[:4]) for row in source.frame.orderBy("source").collect()]
     assert rows == [(0, 1, None, "one"), (0, None, "x", "other")]
     assert source.snapshot.schema == "k BIGINT,a INT,`b.c` STRING,source STRING"
-    paths = [each.path for each in source.snapshot.inputs if "/other/" in each.path]
+    paths = [file.path for file in source.snapshot.inputs if "/other/" in file.path]
     (row,) = source.only(paths).collect()
     assert row[:4] == (0, None, "x", "other")
 

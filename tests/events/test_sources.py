@@ -65,7 +65,7 @@ def test_parquet_in_folders(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "format",
-    ["parquet", *(pytest.param(each, marks=spark_only) for each in ("csv", "json", "access_log"))],
+    ["parquet", *(pytest.param(name, marks=spark_only) for name in ("csv", "json", "access_log"))],
 )
 def test_a_source_that_grows_does_not_change_the_run(
     spark: SparkSession, tmp_path: Path, format: str

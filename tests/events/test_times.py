@@ -41,7 +41,7 @@ def local_text(moment: datetime) -> str:
 
 def transitions(zone: str) -> list[datetime]:
     """Local times near every clock change in some years."""
-    found = []
+    times = []
     for year in (1916, 1945, 1955, 1969, 1985, 2015, 2024):
         day = datetime(year, 1, 1)
         while day.year == year:
@@ -49,9 +49,9 @@ def transitions(zone: str) -> list[datetime]:
                 t.replace(tzinfo=ZoneInfo(zone)).utcoffset() for t in (day, day + timedelta(1))
             )
             if here != there:
-                found += [day + timedelta(minutes=15 * step, microseconds=1) for step in range(96)]
+                times += [day + timedelta(minutes=15 * step, microseconds=1) for step in range(96)]
             day += timedelta(1)
-    return found
+    return times
 
 
 def read(

@@ -69,7 +69,7 @@ _TEXTS = {
 
 def text_of(names: list[str]) -> str:
     """The section of a job file that defines these joins."""
-    return "\n".join(["joins:", *(f"  {each}: {_TEXTS[each]}" for each in names)] if names else [])
+    return "\n".join(["joins:", *(f"  {name}: {_TEXTS[name]}" for name in names)] if names else [])
 
 
 def rows_of(name: str, events: list[Event], horizon: int, *, with_id: bool) -> list[Row]:
@@ -85,10 +85,10 @@ def rows_of(name: str, events: list[Event], horizon: int, *, with_id: bool) -> l
     by_key: dict[str | None, list[Event]] = {}
     for event in events:
         by_key.setdefault(event.key, []).append(event)
-    found = []
+    rows = []
     for key, own in by_key.items():
         left, right = (
-            sorted(_side(own, holds), key=lambda each: _place(each, with_id))
+            sorted(_side(own, holds), key=lambda candidate: _place(candidate, with_id))
             for holds in (join.left, join.right)
         )
         last = None if join.count is None else _last(join.count, left, right)
@@ -117,12 +117,12 @@ def rows_of(name: str, events: list[Event], horizon: int, *, with_id: bool) -> l
             if join.count is not None:
                 later = len(left) - i if i is not None else len(right) - j  # type: ignore[operator]
                 is_open = later <= join.count
-            found.append((key, at, *_told(join.how, one, other, with_id), is_open))
-    return found
+            rows.append((key, at, *_between(join.how, one, other, with_id), is_open))
+    return rows
 
 
 def _side(events: list[Event], holds: Callable[[int], bool]) -> list[Event]:
-    return [each for each in events if each.value is not None and holds(each.value)]
+    return [event for event in events if event.value is not None and holds(event.value)]
 
 
 def _last(count: int, left: list[Event], right: list[Event]) -> set[tuple[int, int]]:
@@ -130,14 +130,14 @@ def _last(count: int, left: list[Event], right: list[Event]) -> set[tuple[int, i
 
     Both sides are in order. At the same time and arrival, left events come first.
     """
-    every = [(each.time, each.arrival, 0, i) for i, each in enumerate(left)]
-    every += [(each.time, each.arrival, 1, i) for i, each in enumerate(right)]
-    found: set[tuple[int, int]] = set()
+    every = [(event.time, event.arrival, 0, i) for i, event in enumerate(left)]
+    every += [(event.time, event.arrival, 1, i) for i, event in enumerate(right)]
+    pairs: set[tuple[int, int]] = set()
     seen: tuple[list[int], list[int]] = ([], [])
     for _, _, side, i in sorted(every):
         seen[side].append(i)
-        found |= {(other, i) if side else (i, other) for other in seen[1 - side][-count:]}
-    return found
+        pairs |= {(other, i) if side else (i, other) for other in seen[1 - side][-count:]}
+    return pairs
 
 
 def _place(event: Event, with_id: bool) -> tuple[Any, ...]:
@@ -155,13 +155,13 @@ def _meets(join: Joined, one: Event, other: Event) -> bool:
     return (close or join.count is not None) and join.where(one.value, other.value)
 
 
-def _told(how: str, one: Event | None, other: Event | None, with_id: bool) -> list[Any]:
+def _between(how: str, one: Event | None, other: Event | None, with_id: bool) -> list[Any]:
     """The columns between a row's time and whether it is open."""
     left, right = one and one.time, other and other.time
     values = [one and one.value, other and other.value]
-    found: list[Any] = [left] if how == "full" else []
-    found += [one and one.id] if with_id else []
+    columns: list[Any] = [left] if how == "full" else []
+    columns += [one and one.id] if with_id else []
     if how in ("semi", "anti"):
-        return [*found, values[0]]
-    found += [right, *([other and other.id] if with_id else [])]
-    return [*found, *values]
+        return [*columns, values[0]]
+    columns += [right, *([other and other.id] if with_id else [])]
+    return [*columns, *values]

@@ -69,11 +69,11 @@ def _check_sessions(
         # Each is as the source has it, or as it was; the latter only if it does not meet the days.
         assert row in plain or (row in kept and not _meets(row, days)), row
     assert {row for row in plain if _holds_event(row, events, days)} <= rows
-    waiting = [row for row in closed if row[:3] not in {each[:3] for each in made}]
+    waiting = [row for row in closed if row[:3] not in {session[:3] for session in made}]
     for row in kept - rows if apart >= 0 else ():
         for event in events:
             if _in(event, row):
-                assert any(_in(event, each) for each in (*rows, *waiting)), (row, event)
+                assert any(_in(event, session) for session in (*rows, *waiting)), (row, event)
     ordered = sorted(rows, key=lambda row: (repr(row[0]), row[1]))
     for one, other in itertools.pairwise(ordered):
         assert one[0] != other[0] or other[1] - one[2] > apart, (one, other)

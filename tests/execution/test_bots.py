@@ -70,8 +70,8 @@ def many(draw: st.DrawFn) -> list[Event]:
 
 
 def _last(world: World) -> str:
-    found: str = world.job.history()[0]["run_id"]
-    return found
+    run_id: str = world.job.history()[0]["run_id"]
+    return run_id
 
 
 def _tables(world: World) -> Any:
@@ -300,7 +300,7 @@ def test_only_the_files_of_the_quarantine_are_rewritten_that_lose_rows(
 def _files(world: World) -> set[str]:
     table = world.job.store.open("quarantine")
     assert table is not None
-    return {each.path for each in table.files}
+    return {file.path for file in table.files}
 
 
 class Stops(MemoryStore):

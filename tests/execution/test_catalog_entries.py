@@ -49,36 +49,39 @@ def folder(tmp_path: Path) -> Path:
 
 @with_jars
 def test_both_write_the_same_tables(folder: Path) -> None:
-    found = json.loads(run_module("tests.delta_job", str(folder)))
-    assert sorted(found["tables"]) == ["hourly", "quarantine", "sessions"]
-    for rows in (*found["first"].values(), *(found[each] for each in ("late", "purged", "again"))):
+    printed = json.loads(run_module("tests.delta_job", str(folder)))
+    assert sorted(printed["tables"]) == ["hourly", "quarantine", "sessions"]
+    for rows in (
+        *printed["first"].values(),
+        *(printed[step] for step in ("late", "purged", "again")),
+    ):
         assert rows["ours"] == rows["theirs"]
-    assert len(found["first"]["sessions"]["ours"]) == 4
-    assert len(found["first"]["quarantine"]["ours"]) == 2
-    assert found["properties"]["delta.checkpointInterval"] == "7"
-    assert found["properties"]["mine"] == "x"
-    assert found["properties"]["delta.logRetentionDuration"] == "interval 60 days"
+    assert len(printed["first"]["sessions"]["ours"]) == 4
+    assert len(printed["first"]["quarantine"]["ours"]) == 2
+    assert printed["properties"]["delta.checkpointInterval"] == "7"
+    assert printed["properties"]["mine"] == "x"
+    assert printed["properties"]["delta.logRetentionDuration"] == "interval 60 days"
     # A run whose check fails leaves the tables as both had read them, even one that Spark made.
-    assert "quarantined_share" in found["strict"]
-    assert found["refused"] == {name: found["first"][name] for name in ("sessions", "hourly")}
-    assert found["versions"] == 2, "the run, and the table's properties"
+    assert "quarantined_share" in printed["strict"]
+    assert printed["refused"] == {name: printed["first"][name] for name in ("sessions", "hourly")}
+    assert printed["versions"] == 2, "the run, and the table's properties"
     assert (
         "spark_catalog.web.sessions: the catalog has a table of this name which is not in"
-        in (found["other"])
+        in (printed["other"])
     )
     assert not (folder / "elsewhere").exists()
-    late = found["late"]["ours"]
+    late = printed["late"]["ours"]
     assert len(late) == 3
     assert not any("'gone'" in row for row in late)
     assert any("'b'" in row and "events=2" in row for row in late)
-    assert "has deleted rows without rewriting their files" in found["beside"]
-    assert "REORG TABLE" in found["beside"]
-    assert len(found["purged"]["ours"]) == 2
+    assert "has deleted rows without rewriting their files" in printed["beside"]
+    assert "REORG TABLE" in printed["beside"]
+    assert len(printed["purged"]["ours"]) == 2
     # The run of the date counts the source's events, and so brings back the date's three rows.
-    assert len(found["again"]["ours"]) == 4
-    assert found["kinds"] == ["run", "run", "recompute", "run"]
-    assert found["restored"]["ours"] == found["first"]["sessions"]["ours"]
-    assert found["restored"]["theirs"] == found["restored"]["ours"]
+    assert len(printed["again"]["ours"]) == 4
+    assert printed["kinds"] == ["run", "run", "recompute", "run"]
+    assert printed["restored"]["ours"] == printed["first"]["sessions"]["ours"]
+    assert printed["restored"]["theirs"] == printed["restored"]["ours"]
 
 
 def test_a_spark_without_delta_lake_is_refused_first(spark: SparkSession, folder: Path) -> None:
@@ -89,8 +92,13 @@ def test_a_spark_without_delta_lake_is_refused_first(spark: SparkSession, folder
 
 def test_the_documentation_has_the_versions() -> None:
     text = (Path(__file__).parents[2] / "docs" / "catalogs.md").read_text()
-    for each in (DELTA, DELTA_EXCLUDES, f"pyspark {SPARK}", f"({ICEBERG.rpartition(':')[2]}, on"):
-        assert each in text, each
+    for version in (
+        DELTA,
+        DELTA_EXCLUDES,
+        f"pyspark {SPARK}",
+        f"({ICEBERG.rpartition(':')[2]}, on",
+    ):
+        assert version in text, version
     # The lane that must run the tests with jars has the Spark that the jars are for.
     constraints = (Path(__file__).parents[2] / "constraints-lakehouse.txt").read_text()
     assert f"\npyspark=={SPARK}." in constraints

@@ -48,7 +48,9 @@ tables: {path: out}
 checks: {builtin: off}
 """
 COUNTED_BY_STORM = [
-    each for each in recordings("windowed-bolt") if isinstance(each.window, CountWindow)
+    recording
+    for recording in recordings("windowed-bolt")
+    if isinstance(recording.window, CountWindow)
 ]
 
 
@@ -84,11 +86,11 @@ def rows(world: World, name: str) -> list[tuple[Any, ...]]:
     return sorted(map(tuple, world.job.table(name, world.spark).collect()), key=repr)
 
 
-def told(world: World, name: str) -> list[tuple[Any, ...]]:
+def changes_of(world: World, name: str) -> list[tuple[Any, ...]]:
     """What the last run changed: the kind of change, the key, the number of the last event."""
-    found = world.job.changes(name, spark=world.spark)
+    changes = world.job.changes(name, spark=world.spark)
     side = F.coalesce(F.col("new"), F.col("old"))
-    return sorted(map(tuple, found.select("change", "key.user", side["last_event"]).collect()))
+    return sorted(map(tuple, changes.select("change", "key.user", side["last_event"]).collect()))
 
 
 def test_tables(world: World) -> None:
@@ -98,8 +100,8 @@ def test_tables(world: World) -> None:
         *("is_open", "date"),
     ]
     ends = F.unix_micros("window_end")
-    found = fours.where("user = 'a'").select("first_event", "last_event", ends, "date", "is_open")
-    assert sorted(map(tuple, found.collect())) == [
+    windows = fours.where("user = 'a'").select("first_event", "last_event", ends, "date", "is_open")
+    assert sorted(map(tuple, windows.collect())) == [
         (1, 4, at(1, 6), day(1), False),
         (5, 8, at(2, 12), day(2), False),
         (9, 12, at(3, 18), day(3), False),
@@ -124,13 +126,13 @@ def test_a_late_event_moves_later_windows(world: World, capsys: pytest.CaptureFi
     job, path = world.job, str(world.folder / "job.yaml")
     # The last event of `a` on the first day, and a redelivered event, which changes nothing.
     world.write("late", [Event("a", at(0, 20), 9, "late", 4), Event("b", at(1, 12), 1, "b11", 112)])
-    text, found = plan(capsys, path, "--recompute")
+    text, document = plan(capsys, path, "--recompute")
     # It is not known to be a copy before the run looks for it, so its key counts, too.
     assert "fours: a late event moves every later window of its key; for 2 keys 24 events" in text
     assert "together: a late event moves every later window of the whole stream; 24" in text
     assert "chats: a late message can join sessions of its key anywhere; for 2 keys" in text
-    (late,) = found["stages"][0]["late"]
-    assert {each["table"]: each["rows"] for each in late["moved"]} == {
+    (late,) = document["stages"][0]["late"]
+    assert {move["table"]: move["rows"] for move in late["moved"]} == {
         **{"fours": 6, "latest": 24, "together": 5, "chats": 8},
     }
     before = rows(world, "chats")
@@ -138,19 +140,19 @@ def test_a_late_event_moves_later_windows(world: World, capsys: pytest.CaptureFi
     assert result is not None
     assert (result.accepted, result.duplicates) == (1, 1)
     # The windows from the one that holds it on; those before it are as they were.
-    assert told(world, "fours") == [
+    assert changes_of(world, "fours") == [
         ("inserted", "a", 13),
         *(("updated", "a", last) for last in (4, 8, 12)),
     ]
     # It is the fourth event; in windows far behind it only the numbers change.
-    assert told(world, "latest") == [
+    assert changes_of(world, "latest") == [
         ("inserted", "a", 13),
         *(("updated", "a", last) for last in range(4, 13)),
     ]
     chats = rows(world, "chats")
     assert len(chats) == len(before)
     assert len(set(chats) - set(before)) == 1
-    assert all(each.success for each in job.validate(spark=world.spark))
+    assert all(outcome.success for outcome in job.validate(spark=world.spark))
 
     assert main(["show", path, "fours", "--key", "a", "--from", "2026-01-04"]) == 0
     shown = capsys.readouterr().out
@@ -162,7 +164,7 @@ def test_a_late_event_moves_later_windows(world: World, capsys: pytest.CaptureFi
     assert "last_event" in capsys.readouterr().out
 
     everything = {name: rows(world, name) for name in job.spec.windows}
-    text, found = plan(capsys, path, "--date", str(day(1)))
+    text, document = plan(capsys, path, "--date", str(day(1)))
     assert "fours: 6 rows outside [2026-01-02, 2026-01-03) are computed again: all rows" in text
     job.run(world.spark, date=day(1))
     assert {name: rows(world, name) for name in job.spec.windows} == everything
@@ -184,24 +186,28 @@ def test_streams_of_the_same_rows(world: World, tmp_path: Path) -> None:
             with pytest.raises(WindowError, match="storm has no such window"):
                 job.reconcile(name, spark, stream=out, format=format)
             continue
-        found = job.reconcile(name, spark, stream=out, format=format)
-        assert (found.matched, list(found.differences)) == (24, [])
+        reconciled = job.reconcile(name, spark, stream=out, format=format)
+        assert (reconciled.matched, list(reconciled.differences)) == (24, [])
     lacking = str(tmp_path / "lacking")
     given.where("window_end < '2026-01-04T10:00:00Z' or user = 'b'").write.parquet(lacking)
-    found = job.reconcile("latest", spark, stream=lacking, format="flink")
-    assert found.matched == 22
+    reconciled = job.reconcile("latest", spark, stream=lacking, format="flink")
+    assert reconciled.matched == 22
     # As if the last two events had not reached Flink.
-    assert {each.explanation.causes for each in found.differences} == {("missing_in_stream",)}
-    for name, told in (
+    assert {difference.explanation.causes for difference in reconciled.differences} == {
+        ("missing_in_stream",)
+    }
+    for name, message in (
         ("together", "whole stream can't be compared"),
         ("chats", "flink has no such windows"),
     ):
-        with pytest.raises(WindowError, match=told):
+        with pytest.raises(WindowError, match=message):
             job.reconcile(name, spark, stream=lacking, format="flink")
 
 
 @pytest.mark.spark_only
-@pytest.mark.parametrize("recording", COUNTED_BY_STORM, ids=lambda each: each.settings["name"])
+@pytest.mark.parametrize(
+    "recording", COUNTED_BY_STORM, ids=lambda recording: recording.settings["name"]
+)
 def test_what_storm_wrote(spark: SparkSession, tmp_path: Path, recording: Recording) -> None:
     """A task of Storm's bolt takes all events as one group, in the order in which they came."""
     world = World(tmp_path, spark, windows=("pairs",))
@@ -217,9 +223,9 @@ def test_what_storm_wrote(spark: SparkSession, tmp_path: Path, recording: Record
     world.write("all", given)
     world.job.run(spark)
     out = str(FOLDER / recording.name / "output.jsonl.gz")
-    found = world.job.reconcile("counted", spark, stream=out, format="storm")
-    assert found.matched == len(recording.rows("output")) > 100
-    assert not list(found.differences)
+    reconciled = world.job.reconcile("counted", spark, stream=out, format="storm")
+    assert reconciled.matched == len(recording.rows("output")) > 100
+    assert not list(reconciled.differences)
 
 
 @pytest.mark.spark_only
@@ -237,8 +243,8 @@ def test_a_source_that_lacks_what_was_counted_is_not_merged(
     real = late_keys.people
 
     def forgetful(*arguments: Any) -> Any:
-        found = real(*arguments)
-        return replace(found, events=found.events.where("id != 'a12'"))
+        people = real(*arguments)
+        return replace(people, events=people.events.where("id != 'a12'"))
 
     monkeypatch.setattr(late_keys, "people", forgetful)
     with pytest.raises(SourceError, match="no longer holds events that were counted"):
@@ -252,7 +258,7 @@ def test_retention(spark: SparkSession, tmp_path: Path) -> None:
     world.store = MemoryStore()
     world.write_job()
     limit = at(2, 12)
-    old = [Event("a", limit - each, 1) for each in (DAY, 2 * HOUR + 2, HOUR, 1)]
+    old = [Event("a", limit - age, 1) for age in (DAY, 2 * HOUR + 2, HOUR, 1)]
     world.write("all", [*old, Event("a", limit, 2), Event("a", at(3, 12), 3)])
     # The numbers of all later events depend on an old one, so no event is quarantined.
     assert not world.job.run(spark).quarantined
@@ -341,12 +347,12 @@ checks: {{builtin: {{quarantined_share: off}}}}
 """
     )
     world.job = type(world.job).load(tmp_path / "job.yaml")
-    world.write("first", [each for i, each in enumerate(events) if i != 4])
+    world.write("first", [event for i, event in enumerate(events) if i != 4])
     world.job.run(spark)
     world.write("late", [events[4]])
     world.job.recompute(spark)
-    found = world.job.table("some", spark).select("window_end", "n").collect()
+    published = world.job.table("some", spark).select("window_end", "n").collect()
     window = CountWindow(size=size, advance=advance, order="time")
-    expected = [len(each) for each in held(events, window)]
-    assert sorted(row.n for row in found) == sorted(expected)
-    assert all(each.success for each in world.job.validate(spark=spark))
+    expected = [len(places) for places in held(events, window)]
+    assert sorted(row.n for row in published) == sorted(expected)
+    assert all(outcome.success for outcome in world.job.validate(spark=spark))

@@ -38,7 +38,7 @@ def test_which_sessions_are_at_an_edge(spark: SparkSession, zone: str, engine: s
     days = [dt.datetime(2026, 3, 29, tzinfo=here), dt.datetime(1969, 12, 31, tzinfo=here)]
     rows, expected = [], []
     for day in days:
-        midnights = [micros(day + dt.timedelta(days=each)) for each in (0, 1)]
+        midnights = [micros(day + dt.timedelta(days=offset)) for offset in (0, 1)]
         exact = [
             (midnights[0] + GAP, midnights[1] - GAP - 1),
             (midnights[0] + GAP - 1, midnights[1] - GAP - 1),
@@ -62,9 +62,9 @@ def test_which_sessions_are_at_an_edge(spark: SparkSession, zone: str, engine: s
 def by_date(world: World) -> dict[tuple[str, bool], str]:
     """The one file of each date and kind."""
     files = paths_of(world.job.store, "sessions")
-    found = {(path[5:15], is_apart(path)): path for path in files}
-    assert len(found) == len(files)
-    return found
+    paths = {(path[5:15], is_apart(path)): path for path in files}
+    assert len(paths) == len(files)
+    return paths
 
 
 def test_late_events_and_new_dates_leave_their_neighbours_files(
@@ -85,15 +85,15 @@ def test_late_events_and_new_dates_leave_their_neighbours_files(
     world.write("noon", [Event("a", at(1, 12, 10), 1)])
     world.recompute()
     after = by_date(world)
-    assert {each for each in before if before[each] != after[each]} == {("2026-01-02", False)}
+    assert {key for key in before if before[key] != after[key]} == {("2026-01-02", False)}
     # In a session that begins on the date before: only the small file of that date changes.
     world.write("night", [Event("b", at(1, 0, 20), 1)])
     world.recompute()
     again = by_date(world)
-    assert {each for each in after if after[each] != again[each]} == {("2026-01-01", True)}
+    assert {key for key in after if after[key] != again[key]} == {("2026-01-01", True)}
     # A new date.
     world.write("next", [Event("b", at(3, 0, minutes), 1) for minutes in (-5, 15)])
     world.run(3, 4)
     last = by_date(world)
-    assert {each for each in again if again[each] != last[each]} == {("2026-01-03", True)}
+    assert {key for key in again if again[key] != last[key]} == {("2026-01-03", True)}
     world.check()

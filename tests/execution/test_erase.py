@@ -40,7 +40,7 @@ def _rows(world: World) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def _raw(world: World) -> list[str]:
-    return sorted(each["raw"] for each in world._table("quarantine").to_pylist())
+    return sorted(row["raw"] for row in world._table("quarantine").to_pylist())
 
 
 @pytest.mark.parametrize(
@@ -86,13 +86,13 @@ def test_the_rows_of_a_key_go_and_no_others(
             assert gone > 0
             nothing = Cleaned(0, 0, 0, 0)
             assert done[name] == Erased(gone, old[name] + 1, nothing, (0, old[name]))
-    assert _raw(world) == [each for each in quarantined if '"user":"a"' not in each]
+    assert _raw(world) == [line for line in quarantined if '"user":"a"' not in line]
     assert done["quarantine"].rows == 1
 
     # The second time there is nothing to delete; all versions but the newest are older ones.
     again = world.job.forget({"user": "a"}, spark)
-    assert {each.rows for each in again.values()} == {0}
-    assert {each.version for each in again.values()} == {None}
+    assert {erased.rows for erased in again.values()} == {0}
+    assert {erased.version for erased in again.values()} == {None}
     assert all(again[name].older == (0, old[name]) for name in again)
     latest = world.job.history()[0]
     assert (latest["kind"], latest["tables"]["sessions"]["changed"]) == (
@@ -162,12 +162,12 @@ def test_keys_of_several_columns_and_lines_that_are_none(
     )
     job.run(spark)
     done = job.forget([1, "u.1"], spark)
-    assert {name: each.rows for name, each in done.items()} == {"daily": 1, "quarantine": 2}
+    assert {name: erased.rows for name, erased in done.items()} == {"daily": 1, "quarantine": 2}
     rows = [(row.shop, row.user) for row in job.table("daily", spark).collect()]
     assert sorted(rows) == [(1, "u.2"), (2, "u.1")]
     left = [row.raw for row in job.table("quarantine", spark).collect()]
-    assert sorted(json.loads(each)["shop"] or 0 for each in left if each[-1] == "}") == [0, 11]
-    assert [each for each in left if each[-1] != "}"] == ['{"shop": 1, "user": "u.11", "at']
+    assert sorted(json.loads(line)["shop"] or 0 for line in left if line[-1] == "}") == [0, 11]
+    assert [line for line in left if line[-1] != "}"] == ['{"shop": 1, "user": "u.11", "at']
     # NULL is a value of a column, too.
     assert job.forget([None, "u.1"], spark)["quarantine"].rows == 1
 
@@ -260,19 +260,19 @@ def test_keys_of_every_type(spark: SparkSession, tmp_path: Path) -> None:
     job.run(spark)
     # A session's zone must not move a time.
     done = job.forget([own for _, _, own, _, _ in TYPED], spark)
-    assert {name: each.rows for name, each in done.items()} == {"daily": 1, "quarantine": 1}
+    assert {name: erased.rows for name, erased in done.items()} == {"daily": 1, "quarantine": 1}
     assert job.table("daily", spark).count() == len(TYPED)
     for name, _, _, _, wrong in TYPED:
         if wrong is not None:
             with pytest.raises(ColumnError, match=f"^{name}: the value is not of type "):
-                job.forget({**{each: own for each, _, own, _, _ in TYPED}, name: wrong}, spark)
+                job.forget({**{column: own for column, _, own, _, _ in TYPED}, name: wrong}, spark)
     assert job.forget(dict.fromkeys(names), spark)["quarantine"].rows == 0
 
 
 def test_a_name_among_words(spark: SparkSession) -> None:
-    rows = spark.createDataFrame([(each,) for each in NAMING + NOT_NAMING], "raw string")
-    found = rows.where(F.col("raw").rlike(f"(?U){word_pattern('u-1')}")).collect()
-    assert sorted(row.raw for row in found) == sorted(NAMING)
+    rows = spark.createDataFrame([(line,) for line in NAMING + NOT_NAMING], "raw string")
+    matches = rows.where(F.col("raw").rlike(f"(?U){word_pattern('u-1')}")).collect()
+    assert sorted(row.raw for row in matches) == sorted(NAMING)
 
 
 @spark_only
@@ -283,7 +283,7 @@ def test_words_of_lines_that_are_none(spark: SparkSession, tmp_path: Path) -> No
     (tmp_path / "job.yaml").write_text(text.replace("[shop, user]", "user"))
     whole = ['{"user": "u-1", "n": 1.5}', '{"user": "b", "n": 1.5, "at": "u-1"}']
     good = '{"user": "b", "at": "2026-01-01T10:00:00Z", "n": 1}'
-    lines = [each for each in (*NAMING, *NOT_NAMING) if "\n" not in each]
+    lines = [line for line in (*NAMING, *NOT_NAMING) if "\n" not in line]
     (tmp_path / "events.json").write_text("\n".join([*lines, *whole, good]))
     job = Job.load(tmp_path / "job.yaml")
     job.run(spark)
@@ -355,7 +355,7 @@ def test_a_key_that_is_called_as_a_column_of_the_quarantine(
     job = Job.load(tmp_path / "job.yaml")
     job.run(spark)
     done = job.forget("click", spark)
-    assert {name: each.rows for name, each in done.items()} == {"hourly": 1, "quarantine": 1}
+    assert {name: erased.rows for name, erased in done.items()} == {"hourly": 1, "quarantine": 1}
 
 
 @spark_only

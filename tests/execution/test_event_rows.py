@@ -48,11 +48,11 @@ def world(spark: SparkSession, tmp_path: Path) -> World:
     return world
 
 
-def told(world: World, name: str) -> list[tuple[Any, ...]]:
+def changes_of(world: World, name: str) -> list[tuple[Any, ...]]:
     """What the last run changed: the kind of change, key, time, id."""
-    found = world.job.changes(name, spark=world.spark)
+    changes = world.job.changes(name, spark=world.spark)
     side = F.coalesce(F.col("new"), F.col("old"))
-    rows = found.select("change", "key.user", F.unix_micros(side["event_time"]), side["id"])
+    rows = changes.select("change", "key.user", F.unix_micros(side["event_time"]), side["id"])
     return sorted(tuple(row) for row in rows.collect())
 
 
@@ -71,32 +71,32 @@ def test_only_rows_within_reach_change(world: World, capsys: pytest.CaptureFixtu
 
     late = [Event("a", at(1, 12), 9, "late"), Event("a", at(1, 12), 1, "a11")]
     world.write("late", late)
-    text, found = plan(capsys, path, "--recompute")
+    text, document = plan(capsys, path, "--recompute")
     assert "moving: up to 5 published rows are computed again." in text
     assert "endless: a late event changes all later rows of its key" in text
-    assert found["stages"][0]["late"][0]["affected"] == {"moving": 5, "endless": 8}
+    assert document["stages"][0]["late"][0]["affected"] == {"moving": 5, "endless": 8}
     result = job.recompute(world.spark)
     assert result is not None
     # Its own row, and its key's rows up to a day later; not the other key's, nor later ones.
     within = [("a", at(1, 12), "a11"), ("a", at(1, 12), "a12")]
     within += [("a", at(2, 6), "a20"), ("a", at(2, 12), "a21"), ("a", at(2, 12), "a22")]
-    changed = [("inserted", "a", at(1, 12), "late"), *(("updated", *each) for each in within)]
-    assert told(world, "moving") == sorted(changed)
+    changed = [("inserted", "a", at(1, 12), "late"), *(("updated", *row) for row in within)]
+    assert changes_of(world, "moving") == sorted(changed)
     assert result.windows["moving"].rows == len(changed)
     later = [("a", at(3, 6), "a30"), ("a", at(3, 12), "a31"), ("a", at(3, 12), "a32")]
-    assert told(world, "endless") == sorted([*changed, *(("updated", *each) for each in later)])
+    assert changes_of(world, "endless") == sorted([*changed, *(("updated", *row) for row in later)])
 
-    text, found = plan(capsys, path, "--date", str(day(1)))
+    text, document = plan(capsys, path, "--date", str(day(1)))
     assert "moving: 6 rows outside [2026-01-02, 2026-01-03) are computed again: rows" in text
     assert "endless: 12 rows outside [2026-01-02, 2026-01-03) are computed again: all l" in text
-    moving, endless = found["beyond"]
+    moving, endless = document["beyond"]
     assert (moving["affected"], endless["affected"]) == (6, 12)
     assert (endless["read_from"], endless["read_to"]) == (None, None)
     before = sorted(map(tuple, job.table("moving", world.spark).collect()))
     job.run(world.spark, date=day(1))
     assert sorted(map(tuple, job.table("moving", world.spark).collect())) == before
-    assert told(world, "moving") == []
-    assert all(each.success for each in job.validate(spark=world.spark))
+    assert changes_of(world, "moving") == []
+    assert all(outcome.success for outcome in job.validate(spark=world.spark))
 
     assert main(["show", path, "moving", "--key", "a", "--from", "2026-01-02T12:00:00Z"]) == 0
     shown = capsys.readouterr().out
@@ -122,14 +122,14 @@ def test_streams_of_the_same_rows(world: World, tmp_path: Path) -> None:
     rows = job.table("moving", spark)
     # Two rows of the same time differ only in their ids, which a stream need not have.
     rows.drop("id").write.parquet(out)
-    found = job.reconcile("moving", spark, stream=out, format="table")
-    assert (found.matched, list(found.differences)) == (24, [])
-    found = job.reconcile("moving", spark, stream=out, format="flink")
-    assert found.matched == 24
+    reconciled = job.reconcile("moving", spark, stream=out, format="table")
+    assert (reconciled.matched, list(reconciled.differences)) == (24, [])
+    reconciled = job.reconcile("moving", spark, stream=out, format="flink")
+    assert reconciled.matched == 24
     rows.where("id != 'a12'").write.parquet(str(tmp_path / "lacking"))
-    found = job.reconcile("moving", spark, stream=str(tmp_path / "lacking"), format="flink")
-    assert found.matched == 23
-    (lost,) = found.differences
+    reconciled = job.reconcile("moving", spark, stream=str(tmp_path / "lacking"), format="flink")
+    assert reconciled.matched == 23
+    (lost,) = reconciled.differences
     assert lost.difference.batch[0].bounds == (at(1, 12), at(1, 12))
     assert lost.explanation.causes == ("unexplained",)
     with pytest.raises(WindowError, match="kafka-streams has no such window"):
@@ -161,7 +161,7 @@ def test_retention(spark: SparkSession, tmp_path: Path) -> None:
     world.store = MemoryStore()
     world.write_job()
     limit = at(2, 12)
-    old = [Event("a", limit - each, 1) for each in (DAY, 2 * HOUR + 2, HOUR, 1)]
+    old = [Event("a", limit - age, 1) for age in (DAY, 2 * HOUR + 2, HOUR, 1)]
     world.write("all", [*old, Event("a", limit, 2), Event("a", at(3, 12), 3)])
     # `growing` looks back for ever, so every event is in some row's window.
     first = world.job.run(spark)
@@ -176,7 +176,7 @@ def test_retention(spark: SparkSession, tmp_path: Path) -> None:
     result = world.job.run(spark)
     assert result.quarantined == {"beyond_retention": 2}
     check_lasting(world, limit)
-    assert all(each.success for each in result.checks)
+    assert all(outcome.success for outcome in result.checks)
 
 
 def check_lasting(world: World, limit: int) -> None:

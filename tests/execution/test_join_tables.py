@@ -30,10 +30,10 @@ def test_late_events_on_either_side(
 ) -> None:
     # The gate checks only rows of computed keys, as it does when there are many rows.
     monkeypatch.setattr(late, "MANY", 0)
-    in_time = tuple(name for name, each in JOINS.items() if each.count is None)
+    in_time = tuple(name for name, join in JOINS.items() if join.count is None)
     world = World(tmp_path, spark, True, in_time, store=MemoryStore(), gate=True)
     # Events across midnight, at exactly the reach, and a microsecond further.
-    others = [Event("a", at(1, 1, 30) + each, 0, f"{each}") for each in (0, 1)]
+    others = [Event("a", at(1, 1, 30) + tick, 0, f"{tick}") for tick in (0, 1)]
     world.write("0", [Event("a", at(1), 3, "x"), *others, Event("b", at(1, 9), 0, "y")])
     world.run(0, 2)
     world.check()
@@ -60,8 +60,10 @@ def test_retention(spark: SparkSession, tmp_path: Path) -> None:
     tables = ("sold", "every", "none")
     world = World(tmp_path, spark, windows=tables, store=MemoryStore(), retention="24h", gate=True)
     limit = at(2, 12)
-    old = [Event("a", limit - each * MINUTE, 3) for each in (300, 60, 1)]
-    mine = [Event("a", limit + each * MINUTE, value) for each, value in ((0, 1), (40, 3), (90, 0))]
+    old = [Event("a", limit - minutes * MINUTE, 3) for minutes in (300, 60, 1)]
+    mine = [
+        Event("a", limit + minutes * MINUTE, value) for minutes, value in ((0, 1), (40, 3), (90, 0))
+    ]
     world.write("all", [*old, *mine, Event("b", at(3, 12), 3)])
     result = world.job.run(spark)
     # No row within retention depends on the first event.

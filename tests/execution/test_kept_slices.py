@@ -34,7 +34,7 @@ checks: {builtin: {quarantined_share: off}}
 
 def payments(days: range) -> list[dict[str, Any]]:
     """Two dozen payments on each day, some at midnight and just before it."""
-    found = []
+    records = []
     for number in days:
         random = Random(number)
         times = [
@@ -45,8 +45,8 @@ def payments(days: range) -> list[dict[str, Any]]:
         for place, time in enumerate(times):
             moment = dt.datetime.fromtimestamp(time / 1e6, dt.timezone.utc)
             own = {"id": f"{number}-{place}", "at": moment, "user": random.choice("abcdefgh")}
-            found.append({**own, "partner": random.choice(["x", "y", None])})
-    return found
+            records.append({**own, "partner": random.choice(["x", "y", None])})
+    return records
 
 
 def expected(given: list[dict[str, Any]], until: int) -> list[tuple[Any, ...]]:
@@ -55,8 +55,13 @@ def expected(given: list[dict[str, Any]], until: int) -> list[tuple[Any, ...]]:
         "distinct", agg.count_distinct("user"), by=["partner"], windows=["2h", "2d"], step="1h"
     )
     kept = [
-        Payment(each["partner"], None, int(each["at"].timestamp() * 1e6 + 0.5), ord(each["user"]))
-        for each in given
+        Payment(
+            payment["partner"],
+            None,
+            int(payment["at"].timestamp() * 1e6 + 0.5),
+            ord(payment["user"]),
+        )
+        for payment in given
     ]
     return sorted(
         (*key, *row)
@@ -82,8 +87,8 @@ def job(tmp_path: Path) -> Job:
 
 
 def accepted(told: list[str]) -> int:
-    [found] = [each for each in told if each.endswith("events accepted")]
-    return int(found.split()[0])
+    [line] = [message for message in told if message.endswith("events accepted")]
+    return int(line.split()[0])
 
 
 def test_a_new_day_reads_no_old_events(
@@ -92,7 +97,7 @@ def test_a_new_day_reads_no_old_events(
     path = str(tmp_path / "job.yaml")
     job.run(spark, start=day(0), end=day(3))
     assert main(["plan", path, "--date", str(day(3)), "--json"]) == 0
-    beyond = {each["window"]: each for each in json.loads(capsys.readouterr().out)["beyond"]}
+    beyond = {read["window"]: read for read in json.loads(capsys.readouterr().out)["beyond"]}
     slices = beyond["users"]["slices"]
     assert (slices["table"], slices["files"] > 0, slices["rows"] > 20) == (
         "users_slices",
@@ -108,24 +113,24 @@ def test_a_new_day_reads_no_old_events(
         f"{slices['rows']} rows in {slices['files']} files of users_slices are read rather" in text
     )
 
-    told: list[str] = []
-    job.run(spark, start=day(3), end=day(4), progress=told.append)
+    messages: list[str] = []
+    job.run(spark, start=day(3), end=day(4), progress=messages.append)
     near = [
-        each
-        for each in payments(range(6))
-        if at(3) - 12 * HOUR <= each["at"].timestamp() * 1e6 < at(4) + 12 * HOUR
+        payment
+        for payment in payments(range(6))
+        if at(3) - 12 * HOUR <= payment["at"].timestamp() * 1e6 < at(4) + 12 * HOUR
     ]
-    assert accepted(told) == len(near)
+    assert accepted(messages) == len(near)
     assert rows(job, spark) == expected(payments(range(6)), at(4))
     # Also in the middle of the covered dates, and with a hole between a date and covered ones.
     job.run(spark, start=day(1), end=day(2))
     assert rows(job, spark) == expected(payments(range(6)), at(4))
-    job.run(spark, start=day(5), end=day(6), progress=told.append)
-    assert accepted(told[-9:]) > len(near)
+    job.run(spark, start=day(5), end=day(6), progress=messages.append)
+    assert accepted(messages[-9:]) > len(near)
     assert [row for row in rows(job, spark) if row[1] >= at(5)] == [
         row for row in expected(payments(range(6)), at(6)) if row[1] >= at(5)
     ]
-    assert all(each.success for each in job.validate(spark=spark))
+    assert all(outcome.success for outcome in job.validate(spark=spark))
 
 
 def test_a_key_is_taken_out_of_the_values(spark: SparkSession, job: Job) -> None:
@@ -152,8 +157,8 @@ def test_slices_that_do_not_reach_far_enough_back(
     """Events are read if slices have been dropped, or would be those of a file that changed."""
     job.run(spark, start=day(0), end=day(4))
     write(tmp_path / "src" / "2.parquet", payments(range(2, 3))[:5])
-    told: list[str] = []
-    job.run(spark, start=day(4), end=day(5), progress=told.append)
+    messages: list[str] = []
+    job.run(spark, start=day(4), end=day(5), progress=messages.append)
     given = [*payments(range(2)), *payments(range(2, 3))[:5], *payments(range(3, 6))]
     assert [row for row in rows(job, spark) if row[1] >= at(4)] == [
         row for row in expected(given, at(5)) if row[1] >= at(4)
@@ -182,8 +187,8 @@ def test_a_quiet_date_is_not_covered_before_its_rows_are_there(
     job = JOB.replace("KEEP", "keep_slices: true").replace("metrics:", f"{hopping}\nmetrics:")
     (tmp_path / "job.yaml").write_text(job)
     given = [
-        {**each, "at": dt.datetime.fromtimestamp(time / 1e6, dt.timezone.utc), "partner": "x"}
-        for each, time in zip(payments(range(1)), (at(0, 23, 30), at(2, 0, 30)), strict=False)
+        {**payment, "at": dt.datetime.fromtimestamp(time / 1e6, dt.timezone.utc), "partner": "x"}
+        for payment, time in zip(payments(range(1)), (at(0, 23, 30), at(2, 0, 30)), strict=False)
     ]
     write(tmp_path / "src" / "all.parquet", given)
     quiet = Job.load(tmp_path / "job.yaml")

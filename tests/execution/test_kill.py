@@ -79,12 +79,12 @@ def test_killed_runs_leave_no_trace_in_an_object_store(
             newest = version_of(store, name)
             assert newest is not None
             files = {f.path for v in range(newest + 1) for f in files_of(store, name, v)}
-            wanted |= {f"out/{name}/{each}" for each in files}
+            wanted |= {f"out/{name}/{path}" for path in files}
         # An empty object stands for a folder.
-        left = {each for each in everything_in(environment, "shop") if each[-1] != "/"}
+        left = {path for path in everything_in(environment, "shop") if path[-1] != "/"}
         # The other folders, which begin with an underscore, hold logs, records and checks.
-        assert {each for each in left if re.match("out/[^_]*/[^_]", each)} == wanted
-        assert not [each for each in left if "/_staging/" in each or "/_temporary" in each]
+        assert {path for path in left if re.match("out/[^_]*/[^_]", path)} == wanted
+        assert not [path for path in left if "/_staging/" in path or "/_temporary" in path]
         world.check()
 
 
@@ -149,7 +149,7 @@ def _victim(
 
 
 def _has_come(world: World, sign: str, before: set[str]) -> bool:
-    return any(sign in f"/{each}" for each in world.place("out").files() if each not in before)
+    return any(sign in f"/{path}" for path in world.place("out").files() if path not in before)
 
 
 def _check_readable(world: World, name: str) -> None:

@@ -62,7 +62,7 @@ def test_late_events_join_what_they_touch(spark: SparkSession, tmp_path: Path) -
     for number, shape in enumerate(SHAPES):
         for name, events in history(str(number)).items():
             files.setdefault(name, []).extend(events)
-        late += [replace(each, key=each.key and f"{number}{each.key}") for each in shape]
+        late += [replace(event, key=event.key and f"{number}{event.key}") for event in shape]
     for name, events in files.items():
         world.write(name, events)
     world.run_all()
@@ -80,7 +80,7 @@ def test_windows_that_are_only_added_have_the_columns_types(
     numbers = [f"{name}(cast(value as {type}))" for name in ("sum", "mean") for type in types]
     others = "count, min(value), max(value), first(value), stddev(value), collect_set(value)"
     listed = [*numbers, *others.split(", "), "count_distinct(value)", "duration"]
-    aggregates = "".join(f'\n      a{i}: "{each}"' for i, each in enumerate(listed))
+    aggregates = "".join(f'\n      a{i}: "{aggregate}"' for i, aggregate in enumerate(listed))
     (tmp_path / "job.yaml").write_text(f"""
 source: {{path: src, format: parquet}}
 events: {{key: user, time: at}}
@@ -120,7 +120,7 @@ def test_the_plan_says_how_many_windows_late_events_reach(
     for number, shape in enumerate(SHAPES):
         for name, events in history(str(number)).items():
             world.write(f"{name}{number}", events)
-        late += [replace(each, key=each.key and f"{number}{each.key}") for each in shape]
+        late += [replace(event, key=event.key and f"{number}{event.key}") for event in shape]
     world.run_all()
     # Whether a late event reaches a published window, given the window's start and end.
     reached: dict[str, Callable[[int, int, int], bool]] = {
@@ -142,7 +142,7 @@ def test_the_plan_says_how_many_windows_late_events_reach(
     (stage,) = world.job.plan(spark, recompute=True).stages
     assert isinstance(stage, MergeStage)
     # An event can change the cuts of a session with rules however far it extends.
-    assert [dict(each.affected) for each in stage.late] == [{**expected, "ruled": None}]
+    assert [dict(inputs.affected) for inputs in stage.late] == [{**expected, "ruled": None}]
 
 
 def test_one_late_event_joins_two_sessions(world: World) -> None:
@@ -244,10 +244,10 @@ def test_a_redelivery_of_what_was_counted_changes_nothing(
     world.check()
     assert world.rows("sessions") == before
     world.write("more", [Event("a", at(1, 1), 1, "1"), Event("a", at(1, 1), 1, None)])
-    found = world.recompute()
+    merged = world.recompute()
     # Nothing vanishes: the redelivery was read, and is reported.
-    assert found is not None
-    assert (found.read, found.accepted, found.duplicates) == (2, 1, 1)
+    assert merged is not None
+    assert (merged.read, merged.accepted, merged.duplicates) == (2, 1, 1)
     world.check()
 
 

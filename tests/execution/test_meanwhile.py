@@ -144,7 +144,7 @@ def test_a_chunk_does_not_know_what_was_merged_since(world: World) -> None:
 def test_a_chunk_is_computed_again_after_others_have_changed_its_dates(world: World) -> None:
     def chunks() -> list[int]:
         done = world.job.run(world.spark, start=day(0), end=day(3), chunk=1)
-        return [each.dates[0].day for each in done.skipped]
+        return [skipped.dates[0].day for skipped in done.skipped]
 
     chunks()
     assert chunks() == [1, 2, 3]

@@ -74,7 +74,7 @@ def test_retention(spark: SparkSession, tmp_path: Path) -> None:
     tables = ("users", "best")
     world = World(tmp_path, spark, windows=tables, store=MemoryStore(), retention="24h", gate=True)
     limit = at(3, 12)
-    old = [Event("a", limit - each, 1) for each in (40 * HOUR, 31 * HOUR, HOUR, 1)]
+    old = [Event("a", limit - age, 1) for age in (40 * HOUR, 31 * HOUR, HOUR, 1)]
     world.write("all", [*old, Event("a", limit, 2), Event("a", at(4, 12), 3)])
     result = world.job.run(spark)
     # The first event has no row within retention, even with the longest window and a step.
@@ -122,22 +122,22 @@ def test_days_of_23_and_25_hours(spark: SparkSession, tmp_path: Path, change: st
         for n in (0, 1)
     ]
     times = [
-        *(micros(changed) + each * 60_000_000 for each in minutes),
-        *(micros(each) + tick for each in (*midnights, changed) for tick in (-1, 0)),
+        *(micros(changed) + minute * 60_000_000 for minute in minutes),
+        *(micros(instant) + tick for instant in (*midnights, changed) for tick in (-1, 0)),
     ]
     given = [
         Payment(random.choice("ab"), None, time, random.randrange(5)) for time in sorted(times)
     ]
     (tmp_path / "job.yaml").write_text(TOTALS)
     late = given[::7]
-    first = [each for each in given if each not in late]
-    write(tmp_path / "src" / "first.parquet", [_total(each) for each in first])
+    first = [event for event in given if event not in late]
+    write(tmp_path / "src" / "first.parquet", [_total(event) for event in first])
     job = Job.load(tmp_path / "job.yaml")
     today = changed.astimezone(zone).date()
     days = [today + dt.timedelta(days=n) for n in (-3, 0, 1, 4)]
     for start, end in itertools.pairwise(days):
         job.run(spark, start=start, end=end)
-    write(tmp_path / "src" / "late.parquet", [_total(each) for each in late])
+    write(tmp_path / "src" / "late.parquet", [_total(event) for event in late])
     job.recompute(spark)
 
     metric = Metric("total", FOLDS["total"][0], by=["account"], windows=["2h", "1d"], step="30m")
@@ -151,7 +151,7 @@ def test_days_of_23_and_25_hours(spark: SparkSession, tmp_path: Path, change: st
         rows = job.table("total", spark).withColumn("at", F.unix_micros("at"))
         names = ("at", "total_2h", "total_1d")
         return [
-            (row.account, tuple(row[each] for each in names), row.date) for row in rows.collect()
+            (row.account, tuple(row[name] for name in names), row.date) for row in rows.collect()
         ]
 
     # Values fall after the last event; a run of dates stops at the last event's date.
@@ -205,8 +205,8 @@ def test_a_copy_with_another_dimension(spark: SparkSession, tmp_path: Path) -> N
 def test_the_last_values_of_a_date(spark: SparkSession, tmp_path: Path) -> None:
     hours = {"0": [1], "1": [13, 26], "2": [50]}
     for name, own in hours.items():
-        found = [{**payment(f"{h}", at(0, h), "u", None, "c"), "amount": h} for h in own]
-        write(tmp_path / "src" / f"{name}.parquet", found)
+        payments = [{**payment(f"{h}", at(0, h), "u", None, "c"), "amount": h} for h in own]
+        write(tmp_path / "src" / f"{name}.parquet", payments)
     path = tmp_path / "job.yaml"
     path.write_text(
         "source: {path: src, format: parquet}\n"
@@ -317,19 +317,19 @@ def test_on_the_command_line(
     first = [("a", at(0, 11), 2, 2), ("a", at(0, 13), 0, 2)]
     assert table() == first
     # The second day has no event: it is computed because values fall on it.
-    text, found = call("plan", "--missing")
-    [stage] = found["stages"]
+    text, document = call("plan", "--missing")
+    [stage] = document["stages"]
     assert (stage["from"], stage["to"]) == ("2026-01-02", "2026-01-04")
-    states = found["windows"]["cards_by_account"]
-    assert [(each["state"], each["events"]) for each in states] == [("missing", 2)]
+    states = document["windows"]["cards_by_account"]
+    assert [(state["state"], state["events"]) for state in states] == [("missing", 2)]
     assert "Compute [2026-01-02, 2026-01-04): 2 events" in text
     assert main(["run", path, "--missing"]) == 0
     whole = [*first, ("a", at(1, 11), 0, 0), ("a", at(2, 9), 1, 1), ("a", at(2, 11), 0, 1)]
     assert table() == whole
 
     write(tmp_path / "late.parquet", [payment("5", at(1, 9, 30), "a", "y", "k2")])
-    text, found = call("plan", "--recompute", "--late", str(tmp_path / "late.parquet"))
-    assert found["stages"][0]["late"][0]["affected"] == {
+    text, document = call("plan", "--recompute", "--late", str(tmp_path / "late.parquet"))
+    assert document["stages"][0]["late"][0]["affected"] == {
         "cards_by_account": 2,
         "cards_by_account_country": 0,
     }
@@ -345,19 +345,19 @@ def test_on_the_command_line(
         ("a", at(2, 11), 0, 1),
     ]
     assert table() == merged
-    text, found = call("changes", "cards_by_account")
-    assert found["counts"]["inserted"] == 3
-    assert found["counts"]["updated"] == 2
+    text, document = call("changes", "cards_by_account")
+    assert document["counts"]["inserted"] == 3
+    assert document["counts"]["updated"] == 2
     assert "inserted" in text
-    _, found = call(
+    _, document = call(
         "show", "cards_by_account", "--key", "a", "--from", "2026-01-02", "--limit", "2"
     )
-    assert [(row["at"], row["cards_1d"]) for row in found["rows"]] == [
+    assert [(row["at"], row["cards_1d"]) for row in document["rows"]] == [
         ("2026-01-02T10:00:00.000000Z", 2),
         ("2026-01-02T11:00:00.000000Z", 1),
     ]
-    _, found = call("plan", "--date", str(day(1)))
-    beyond = {each["window"]: each["affected"] for each in found["beyond"]}
+    _, document = call("plan", "--date", str(day(1)))
+    beyond = {read["window"]: read["affected"] for read in document["beyond"]}
     # The second day's events reach to 1:00 on the fourth.
     assert beyond == {"cards_by_account": 3, "cards_by_account_country": 3}
     assert main(["run", path, "--date", str(day(1))]) == 0

@@ -79,7 +79,7 @@ def _job(home: Path, name: str, source: str, tables: str) -> Path:
 def _in_tables(root: str, home: Path, environment: dict[str, str]) -> dict[str, list[str]]:
     """Further jobs, by what to do with them: with events or tables in tables of other kinds."""
     bucket = folder_at(root)
-    files = [bucket.path(f"events/{each}.parquet") for each in ("a", "b c+d")]
+    files = [bucket.path(f"events/{name}.parquet") for name in ("a", "b c+d")]
     events = ds.dataset(files, filesystem=bucket.filesystem).to_table()
     write_deltalake(f"{root}/delta", events, storage_options=dict(bucket.options))
     options = {"type": "sql", "uri": f"sqlite:///{home}/catalog.db", "warehouse": f"{root}/lake"}
@@ -102,7 +102,7 @@ def _in_tables(root: str, home: Path, environment: dict[str, str]) -> dict[str, 
             _job(home, "in_glue", _files(root), f"catalog: glue, schema: web, options: {glue}"),
         ],
     }
-    return {name: [str(each) for each in paths] for name, paths in jobs.items()}
+    return {name: [str(path) for path in paths] for name, paths in jobs.items()}
 
 
 @pytest.fixture(scope="module")
@@ -132,8 +132,8 @@ def test_tables_in_a_catalog(
     if kind == "hadoop":
         tables += f", options: {hadoop_options(tmp_path / 'lake')}"
     job = _prepare(str(tmp_path / "data"), tmp_path / "home", tables)
-    found = life(Job.load(job), spark, str(tmp_path / "data" / "late"))
-    assert json.loads(json.dumps(found)) == expected
+    report = life(Job.load(job), spark, str(tmp_path / "data" / "late"))
+    assert json.loads(json.dumps(report)) == expected
 
 
 @pytest.mark.slow
@@ -151,18 +151,18 @@ def test_in_an_object_store(
         command = [sys.executable, "-m", "tests.object_job", json.dumps(jobs), f"{root}/late"]
         done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
         assert done.returncode == 0, done.stderr[-5000:]
-        found = json.loads(done.stdout.splitlines()[-1])
-        for each in (*found["life"], *found["youth"]):
-            for name, value in each.items():
+        printed = json.loads(done.stdout.splitlines()[-1])
+        for report in (*printed["life"], *printed["youth"]):
+            for name, value in report.items():
                 assert value == expected[name], name
-        assert all(each.keys() == expected.keys() for each in found["life"])
-        assert found["first"] == [expected["first"]] * len(jobs["first"])
+        assert all(report.keys() == expected.keys() for report in printed["life"])
+        assert printed["first"] == [expected["first"]] * len(jobs["first"])
         bucket = folder_at(root)
-        left = {each: bucket.read(each) for each in bucket.files()}
-    pages = [each.read_bytes() for each in home.rglob("*") if each.is_file()]
+        left = {path: bucket.read(path) for path in bucket.files()}
+    pages = [path.read_bytes() for path in home.rglob("*") if path.is_file()]
     for folder in ("out/sessions/_delta_log/", "out/_quality/", "web/_quality/", "lake/web"):
-        assert any(each.startswith(folder) for each in left), folder
-    assert not [each for each in left if "_staging/" in each or "_temporary" in each]
+        assert any(path.startswith(folder) for path in left), folder
+    assert not [path for path in left if "_staging/" in path or "_temporary" in path]
     everything = [done.stdout.encode(), done.stderr.encode(), *left.values(), *pages]
-    assert not [each for each in everything if SECRET.encode() in each]
+    assert not [content for content in everything if SECRET.encode() in content]
     assert "Ivy" not in done.stderr

@@ -51,8 +51,8 @@ def test_types(spark: SparkSession, table: str, new: str, held: bool) -> None:
 def test_a_column_of_the_source_has_another_type(spark: SparkSession, tmp_path: Path) -> None:
     def write(values: list[float]) -> None:
         rows = [
-            {"user": "a", "at": moment_of(at(day)), "value": each}
-            for day, each in enumerate(values)
+            {"user": "a", "at": moment_of(at(day)), "value": value}
+            for day, value in enumerate(values)
         ]
         write_rows(tmp_path / "src" / "a.parquet", rows)
 

@@ -63,7 +63,7 @@ def rows(made: Job, name: str) -> list[Row]:
         ["event_time"] * 2 if "event_time" in table.column_names else ["window_start", "window_end"]
     )
     times = [
-        table[each].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist() for each in own
+        table[column].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist() for column in own
     ]
     return sorted(zip(table["user"].to_pylist(), *times, table["n"].to_pylist(), strict=True))
 
@@ -74,30 +74,30 @@ def expected(events: list[Event]) -> dict[str, list[Row]]:
         "growing": reference.cumulating(36 * HOUR, 12 * HOUR),
         "days": reference.calendar("UTC", (2, "day")),
     }
-    found = {
+    tables = {
         name: sorted((*w, len(own)) for w, own in reference.grouped(events, windows).items())
         for name, windows in aligned.items()
     }
     gap = 6 * HOUR
     own = reference.sessions(events, gap)
-    found["sessions"] = sorted((e[0].key, e[0].time, e[-1].time + gap, len(e)) for e in own)
-    each = reference.surrounding(events, 24 * HOUR)
-    found["moving"] = sorted((e.key, e.time, e.time, len(own)) for e, own in each)
+    tables["sessions"] = sorted((e[0].key, e[0].time, e[-1].time + gap, len(e)) for e in own)
+    surroundings = reference.surrounding(events, 24 * HOUR)
+    tables["moving"] = sorted((e.key, e.time, e.time, len(own)) for e, own in surroundings)
     shared = reference.distinct_windows(events, 20 * HOUR)
-    found["shared"] = sorted(
+    tables["shared"] = sorted(
         (k, end - 20 * HOUR, end, len(own)) for (k, end), own in shared.items()
     )
-    return found
+    return tables
 
 
 def frame(spark: SparkSession, events: list[Event]):
-    found = spark.createDataFrame([(e.key, e.time) for e in events], "user string, us bigint")
-    return found.select("user", F.timestamp_micros("us").alias("at"))
+    micros = spark.createDataFrame([(e.key, e.time) for e in events], "user string, us bigint")
+    return micros.select("user", F.timestamp_micros("us").alias("at"))
 
 
 @pytest.mark.parametrize(
     "source",
-    ["delta", *(pytest.param(each, marks=pytest.mark.slow) for each in ("parquet", "table"))],
+    ["delta", *(pytest.param(source, marks=pytest.mark.slow) for source in ("parquet", "table"))],
 )
 def test_windows_that_reach_out_of_the_range_are_written_again(
     spark: SparkSession, tmp_path: Path, source: str
@@ -129,23 +129,23 @@ def test_dates_of_replaced_inputs_are_named_until_they_are_run(
     world.run(0, 5)
     # What was counted on the second to the fourth day is gone; a new day comes.
     world.write("all", [Event("a", at(d, 13), d) for d in (0, 4, 5)])
-    told: list[str] = []
-    world.job.run(spark, start=day(0), end=day(2), progress=told.append)
+    messages: list[str] = []
+    world.job.run(spark, start=day(0), end=day(2), progress=messages.append)
     left = "inputs of [2026-01-03, 2026-01-06) are missing or have changed: run these dates as well"
-    assert left in told
-    states = [(each.dates[0], each.state, each.late) for each in planned(world)]
+    assert left in messages
+    states = [(state.dates[0], state.state, state.late) for state in planned(world)]
     assert states == [
         (day(0), "present", 0),
         (day(2), "changed", 0),
         (day(5), "missing", 0),
     ]
-    assert [each.detail for each in planned(world) if each.state == "changed"] == [
+    assert [state.detail for state in planned(world) if state.state == "changed"] == [
         f"{tmp_path / 'src' / 'all.parquet'} has changed"
     ]
     with pytest.raises(SourceError, match=r"--from 2026-01-03 --to 2026-01-06"):
         world.recompute()
     world.job.run(spark, start=day(2), end=day(5))
-    assert [each.state for each in planned(world)] == ["present", "missing"]
+    assert [state.state for state in planned(world)] == ["present", "missing"]
     world.job.run(spark, missing=True)
     merged = world.recompute()
     assert merged is not None
@@ -169,7 +169,7 @@ def test_a_run_that_would_lose_events_fails(
 
     def forgetful(context: Context, dates: Dates) -> list[RangeInput]:
         counted = dict.fromkeys(context.inputs, dates)
-        return [replace(each, counted=counted) for each in real(context, dates)]
+        return [replace(range_input, counted=counted) for range_input in real(context, dates)]
 
     # As if only the range's events counted in an input that no run has seen.
     monkeypatch.setattr(ranges, "range_inputs", forgetful)
@@ -180,7 +180,7 @@ def test_a_run_that_would_lose_events_fails(
 
 def test_dates_on_which_nothing_is_left_can_be_run(spark: SparkSession, tmp_path: Path) -> None:
     def write(name: str, *days: int) -> None:
-        rows = [{"user": "a", "at": moment_of(at(each, 12)), "value": each} for each in days]
+        rows = [{"user": "a", "at": moment_of(at(number, 12)), "value": number} for number in days]
         write_rows(tmp_path / "src" / f"{name}.parquet", rows)
 
     source = "path: src, format: parquet"
@@ -271,7 +271,7 @@ def test_a_file_that_comes_back(spark: SparkSession, tmp_path: Path, quarantine:
     made.run(spark, start="2026-01-10", end="2026-01-12")
     made.recompute(spark)
     starts = made.fetch("days")["window_start"].to_pylist()
-    assert sorted(each.day for each in starts) == [10, 10, 11, 11, 12, 12, 13, 13]
+    assert sorted(start.day for start in starts) == [10, 10, 11, 11, 12, 12, 13, 13]
 
 
 def test_events_that_were_in_the_future(
@@ -298,4 +298,4 @@ def test_events_that_were_in_the_future(
     times(tmp_path, "a", ("a", "10T10:00:00"))
     assert caught_up(made, spark) == ("2026-01-10", "2026-01-13")
     starts = made.fetch("days")["window_start"].to_pylist()
-    assert [each.day for each in starts] == [10, 10]
+    assert [start.day for start in starts] == [10, 10]

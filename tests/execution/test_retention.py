@@ -123,7 +123,7 @@ def test_expire_drops_what_has_ended_and_nothing_else(world: World) -> None:
         assert done[name].rows == len(ended)
         assert done[name].before == LIMIT
     assert not any("2026-01-01" in path for path in paths_of(world.job.store, "sessions"))
-    assert {each.version for each in world.job.expire(world.spark).values()} == {None}
+    assert {expired.version for expired in world.job.expire(world.spark).values()} == {None}
     runs = world.job.history()
     assert (runs[0]["kind"], runs[0]["tables"]["sessions"]["changed"]) == ("expire", 3)
 
@@ -133,9 +133,9 @@ def test_expire_drops_what_has_ended_and_nothing_else(world: World) -> None:
     result = world.job.recompute(world.spark)
     assert result is not None
     assert result.quarantined == {"beyond_retention": 1}
-    found = {row[0]: row[1:4] for row in world.rows("sessions")}
-    assert found["window"] == (at(2, 11), at(2, 12, 5), 4)
-    assert "gone" not in found
+    sessions = {row[0]: row[1:4] for row in world.rows("sessions")}
+    assert sessions["window"] == (at(2, 11), at(2, 12, 5), 4)
+    assert "gone" not in sessions
 
 
 @pytest.mark.slow
@@ -156,9 +156,9 @@ def test_retention_that_grows_brings_dropped_windows_back_whole(world: World) ->
 def test_the_plan_does_not_miss_dates_past_retention(world: World) -> None:
     world.write("old", [Event("a", at(0, 5), 1), Event("a", at(2, 13), 1)])
     plan = world.job.plan(world.spark, missing=True, explain=False)
-    assert [str(each.dates[0]) for each in plan.stages if each.dates] == ["2026-01-03"]
+    assert [str(stage.dates[0]) for stage in plan.stages if stage.dates] == ["2026-01-03"]
     everything = world.job.plan(world.spark, explain=False)
-    states = {str(each.dates[0]): each.state for each in everything.windows["sessions"]}
+    states = {str(state.dates[0]): state.state for state in everything.windows["sessions"]}
     assert states["2026-01-01"] == "past_retention"
 
 
@@ -187,11 +187,11 @@ checks: {builtin: {quarantined_share: off}}
         pq.write_table(pa.table(rows), folder / "src" / f"{name}.parquet")
 
     def jobs(self, folder: Path, windows: str) -> list[Job]:
-        found = []
+        pair = []
         for name in ("out", "fresh"):
             (folder / f"{name}.yaml").write_text(self.JOB % (windows, name))
-            found.append(Job.load(folder / f"{name}.yaml"))
-        return found
+            pair.append(Job.load(folder / f"{name}.yaml"))
+        return pair
 
     @staticmethod
     def rows(job: Job, spark: SparkSession) -> dict[str, list[Any]]:
@@ -253,12 +253,12 @@ checks: {builtin: {quarantined_share: off}}
         self.write(tmp_path, "all", events)
         job, fresh = self.jobs(tmp_path, windows % "aggregates: {n: count}")
         plan = job.plan(spark, missing=True, explain=False)
-        assert min(each.dates[0] for each in plan.stages if each.dates).day == first
+        assert min(stage.dates[0] for stage in plan.stages if stage.dates).day == first
         job.run(spark, missing=True)
         fresh.run(spark)
-        found = self.rows(job, spark)
-        assert found == self.rows(fresh, spark)
-        assert found["w"]
+        tables = self.rows(job, spark)
+        assert tables == self.rows(fresh, spark)
+        assert tables["w"]
         assert not job.plan(spark, missing=True, explain=False).stages
 
     def test_of_a_late_message(self, spark: SparkSession, tmp_path: Path) -> None:
@@ -269,6 +269,6 @@ checks: {builtin: {quarantined_share: off}}
         self.write(tmp_path, "late", [("a", 12, 6, 12)])
         job.recompute(spark)
         fresh.run(spark)
-        found = self.rows(job, spark)
-        assert found == self.rows(fresh, spark)
-        assert sorted(row[3] for row in found["w"]) == [1, 3]
+        tables = self.rows(job, spark)
+        assert tables == self.rows(fresh, spark)
+        assert sorted(row[3] for row in tables["w"]) == [1, 3]

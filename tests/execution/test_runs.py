@@ -99,9 +99,11 @@ def read_files(spark: SparkSession, patch: pytest.MonkeyPatch) -> Iterator[set[s
         real = getattr(owner, method)
 
         def seen(self: Any, *arguments: Any, **options: Any) -> Any:
-            for each in (self, *arguments):
-                if isinstance(each, DataFrame):
-                    names.update(Path(file).name for file in each.inputFiles() if "/src/" in file)
+            for argument in (self, *arguments):
+                if isinstance(argument, DataFrame):
+                    names.update(
+                        Path(file).name for file in argument.inputFiles() if "/src/" in file
+                    )
             return real(self, *arguments, **options)
 
         within.setattr(owner, method, seen)
@@ -158,7 +160,7 @@ def test_what_was_in_the_future_is_not_any_more(spark: SparkSession, tmp_path: P
     now = dt.datetime.now(dt.timezone.utc)
     before, soon = now - dt.timedelta(days=2), now + dt.timedelta(seconds=4)
     write_rows(
-        tmp_path / "src" / "0.parquet", [{"user": "a", "at": each} for each in (before, soon)]
+        tmp_path / "src" / "0.parquet", [{"user": "a", "at": moment} for moment in (before, soon)]
     )
     (tmp_path / "job.yaml").write_text(
         "source: {path: src, format: parquet}\n"
@@ -192,7 +194,7 @@ def test_spans_beyond_the_calendar(spark: SparkSession, tmp_path: Path) -> None:
     assert job.run(spark, missing=True).accepted == 1
     assert job.run(spark, date="2026-01-10").accepted == 1
     done = job.run(spark, start="2026-01-10", end="2026-01-12", chunk=10**7)
-    assert [each.why[:9] for each in done.skipped] == ["no input", "committed"]
+    assert [skipped.why[:9] for skipped in done.skipped] == ["no input", "committed"]
     assert job.fetch("all")["n"].to_pylist() == [1]
 
 
@@ -219,7 +221,7 @@ def test_history_tells_how_many_windows_each_run_changed(
     world.run_all()
     world.write("b", [Event("u1", at(1, minutes=10), 1), Event("new", at(1), 1)])
     world.run(1, 2)
-    changed = [each["tables"]["sessions"]["changed"] for each in world.job.history()]
+    changed = [run["tables"]["sessions"]["changed"] for run in world.job.history()]
     # The last event's session was open and stays so, since the horizon stays: no change.
     assert changed == [2, 0, 3]
 
@@ -238,7 +240,7 @@ def test_a_missing_date_costs_no_look_at_covered_ones(spark: SparkSession, tmp_p
         world.job.run(spark, start=day(0), end=day(1))
     world.write("b", [Event("new", at(1, 12), 1)])
     plan = world.job.plan(spark, missing=True)
-    assert [(each.dates, each.events) for each in plan.stages] == [((day(1), day(2)), 1)]
+    assert [(stage.dates, stage.events) for stage in plan.stages] == [((day(1), day(2)), 1)]
     result = world.job.run(spark, missing=True)
     assert (result.accepted, result.windows["sessions"].rows) == (1, 1)
 
@@ -255,5 +257,5 @@ def test_a_table_that_takes_no_commit_is_refused_before_anything_is_computed(
     act = world.job.recompute if late else partial(world.job.run, date=day(1))
     with pytest.raises(TableError, match=r"only be added .*delta\.appendOnly"):
         act(world.spark, progress=steps.append)
-    assert [each.partition(" ")[0] for each in steps] == ["opening"]
+    assert [step.partition(" ")[0] for step in steps] == ["opening"]
     assert not list((world.folder / "out" / "sessions" / "_staging").glob("*"))

@@ -74,21 +74,21 @@ def test_sessions_that_midnight_in_another_zone_splits(spark: SparkSession, tmp_
         "windows: {parts: {session: {gap: 26h, split: midnight}, aggregates: {n: count}}}\n"
         "tables: {path: out}\n"
     )
-    found = []
+    parts = []
     for number, at_ in enumerate(["2026-11-02T04:00:59Z", "2026-11-05T03:00:00Z"]):
         write_rows(tmp_path / "src" / f"{number}.parquet", [{"user": "a", "at": at_}])
         (Job.load(job).recompute if number else Job.load(job).run)(spark)
         rows = Job.load(job).fetch("parts").to_pylist()
-        found.append([(row["window_start"].day, row["is_open"]) for row in rows])
+        parts.append([(row["window_start"].day, row["is_open"]) for row in rows])
     # The late event's date is not covered; it only ends the first event's session.
-    assert found == [[(2, True)], [(2, False)]]
+    assert parts == [[(2, True)], [(2, False)]]
 
 
 def test_the_gate_knows_the_rules(spark: SparkSession, tmp_path: Path) -> None:
     world = World(tmp_path, spark, windows=("ruled",), gate=True)
     world.write("0", EVENTS)
     world.job.run(spark)
-    outcomes = {each.check.name: each.success for each in world.job.validate(spark=spark)}
+    outcomes = {outcome.check.name: outcome.success for outcome in world.job.validate(spark=spark)}
     assert outcomes["gap"]
     assert outcomes["unique"]
     assert outcomes["bounds"]

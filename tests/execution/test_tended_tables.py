@@ -26,9 +26,9 @@ def test_any_sequence_of_runs(spark: SparkSession, spark_sql: SparkSql, tmp_path
     like.run_all()
     spark_sql.delta(
         *(
-            f"CREATE TABLE {table_in(tmp_path / 'made' / each)} USING delta PARTITIONED BY (date) "
-            f"AS SELECT * FROM {table_in(tmp_path / 'like' / 'out' / each)} WHERE false"
-            for each in WINDOWS
+            f"CREATE TABLE {table_in(tmp_path / 'made' / name)} USING delta PARTITIONED BY (date) "
+            f"AS SELECT * FROM {table_in(tmp_path / 'like' / 'out' / name)} WHERE false"
+            for name in WINDOWS
         )
     )
     numbers = itertools.count()
@@ -42,18 +42,18 @@ def test_any_sequence_of_runs(spark: SparkSession, spark_sql: SparkSql, tmp_path
         @precondition(lambda self: self.world.published)
         @rule()
         def optimize(self) -> None:
-            names = [table_in(self.world.folder / "out" / each) for each in WINDOWS]
-            spark_sql.delta(*(f"OPTIMIZE {each}" for each in names))
+            names = [table_in(self.world.folder / "out" / name) for name in WINDOWS]
+            spark_sql.delta(*(f"OPTIMIZE {name}" for name in names))
 
         def teardown(self) -> None:
             """Checks that Spark reads as many rows as the tables have, which runs have checked."""
-            places = [self.world.folder / "out" / each for each in WINDOWS]
+            places = [self.world.folder / "out" / name for name in WINDOWS]
             counts = " UNION ALL ".join(
-                f"SELECT {number}, count(*) FROM {table_in(each)}"
-                for number, each in enumerate(places)
+                f"SELECT {number}, count(*) FROM {table_in(place)}"
+                for number, place in enumerate(places)
             )
-            [found] = spark_sql.delta(f"{counts} ORDER BY 1")
-            own = [len(self.world.rows(each)) for each in WINDOWS]
-            assert found == [f"{number}|{rows}" for number, rows in enumerate(own)]
+            [lines] = spark_sql.delta(f"{counts} ORDER BY 1")
+            own = [len(self.world.rows(name)) for name in WINDOWS]
+            assert lines == [f"{number}|{rows}" for number, rows in enumerate(own)]
 
     run_state_machine_as_test(Tended, settings=steps(2))

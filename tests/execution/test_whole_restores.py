@@ -35,7 +35,7 @@ def write(folder: Path, more: str = "", **windows: str) -> JobSpec:
         "source: {path: events, format: parquet}\n"
         "events: {key: user_id, time: event_time, id: event_id, arrival: received_at}\n"
         "windows:\n"
-        + "".join(f"  {name}: {each}\n" for name, each in (windows or WINDOWS).items())
+        + "".join(f"  {name}: {window}\n" for name, window in (windows or WINDOWS).items())
         + f"tables: {{path: out}}\n{more}"
     )
     return JobSpec.load(folder / "job.yaml")
@@ -114,7 +114,7 @@ def test_a_column_that_others_have_added(
 def test_what_history_has_read_is_what_became_of_it(spark: SparkSession, samples: Path) -> None:
     job = Job(write(samples))
     done = job.run(spark, start="2026-01-10", end="2026-01-13", chunk=1)
-    runs = [each for each in job.history() if each["kind"] == "run"]
+    runs = [record for record in job.history() if record["kind"] == "run"]
     assert len(runs) == 3
     for run in runs:
         assert run["read"] == run["accepted"] + run["duplicates"] + (run["quarantined"] or 0)
@@ -147,7 +147,7 @@ def test_chunks_are_numbered_from_the_first_that_publishes(
     monkeypatch.setattr(Gate, "audit", audit)
     done = job.run(spark, start="2026-01-10", end="2026-01-13", chunk=1)
     assert len(done.failures) == 1
-    chunks = [each.metadata["chunk"] for each in commits_of(job.store, "hourly")]
+    chunks = [commit.metadata["chunk"] for commit in commits_of(job.store, "hourly")]
     assert chunks == ["2", "1"]
 
 
@@ -159,7 +159,7 @@ def test_files_that_were_written_again_as_they_were_are_the_same_inputs(
         os.utime(path, (1, 1))
     job = Job(write(samples))
     job.run(spark, missing=True)
-    names = {each.check.name for each in job.validate(spark=spark)}
+    names = {outcome.check.name for outcome in job.validate(spark=spark)}
     assert {"counted_once", "conservation", "quarantined_share"} <= names
 
 
@@ -167,6 +167,8 @@ def test_events_beyond_retention_are_not_unusable(spark: SparkSession, samples: 
     job = Job(write(samples, more="retention: 36h\n"))
     done = job.run(spark)
     assert done.quarantined["beyond_retention"] > done.read / 3
-    share = {each.check.name: each for each in job.validate(spark=spark)}["quarantined_share"]
+    share = {outcome.check.name: outcome for outcome in job.validate(spark=spark)}[
+        "quarantined_share"
+    ]
     assert share.success
     assert share.observed == pytest.approx(6 / 5058)

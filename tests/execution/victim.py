@@ -22,8 +22,8 @@ def main(path: str, *days: str) -> None:
         conf = {**SETTINGS, "spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}
         spark = session(conf={**conf, "spark.driver.memory": "1g"}, paths=job.spec.paths)
     print("begins", flush=True)
-    for each in map(int, days):
-        job.run(spark, start=day(each), end=day(each + 1))
+    for number in map(int, days):
+        job.run(spark, start=day(number), end=day(number + 1))
     job.recompute(spark)
     print("ends", flush=True)
 

@@ -198,10 +198,10 @@ class World:
         for name in {*WINDOWS, "ruled", *SLIDING, *COUNTS} - set(self.windows):
             text = re.sub(rf"  {name}: .*?\}}\}}\n", "", text, flags=re.DOTALL)
         unwanted = tuple(f"  {name}: {{by" for name in METRICS if name not in self.windows)
-        lines = [each for each in text.splitlines() if not each.startswith(unwanted)]
+        lines = [line for line in text.splitlines() if not line.startswith(unwanted)]
         if not self.metrics:
             lines.remove("metrics:")
-        joins = [each for each in self.windows if each in JOINS]
+        joins = [window for window in self.windows if window in JOINS]
         if len(self.metrics) + len(joins) == len(self.windows):
             lines.remove("windows:")
         text = "\n".join(lines).replace("JOINS", joined.text_of(joins))
@@ -231,14 +231,14 @@ class World:
             days = [day_of(e) for e in self.files[name]]
             if self.texts:
                 # What a file held is known only from the bounds of all files.
-                days = [(each - START) // DAY for each in self._counted_between()]
+                days = [(bound - START) // DAY for bound in self._counted_between()]
             held = set(range(min(days), max(days) + 1)) if days else set()
             self.old |= self.counted.pop(name) & held
 
     def _counted_between(self) -> tuple[int, int]:
         """The bounds of the event times that the tables say they have counted."""
         records = [self._record(name) for name in self.windows]
-        bounds = [each.bounds for each in records if each.bounds is not None]
+        bounds = [record.bounds for record in records if record.bounds is not None]
         assert len(bounds) == len(records)
         return min(low for low, _ in bounds), max(high for _, high in bounds)
 
@@ -269,9 +269,9 @@ class World:
         if self.metrics:
             days |= self._with_rows(days) & set(range(low, high))
         result = self.job.run(self.spark, start=day(low), end=day(high), chunk=chunk)
-        for each in result.skipped:
-            if each.why.startswith("committed"):
-                days -= {d for d in days if each.dates[0] <= day(d) < each.dates[1]}
+        for skipped in result.skipped:
+            if skipped.why.startswith("committed"):
+                days -= {d for d in days if skipped.dates[0] <= day(d) < skipped.dates[1]}
         assert not result.failures, result.failures
         assert bool(result.chunks) == bool(days)
         if days and self.counted is None:
@@ -285,7 +285,7 @@ class World:
     @property
     def metrics(self) -> list[str]:
         """The tables of metrics."""
-        return [each for each in self.windows if each in METRICS]
+        return [name for name in self.windows if name in METRICS]
 
     def _with_rows(self, days: set[int]) -> set[int]:
         """Days on which values of metrics can change, without events of their own or with some."""
@@ -324,10 +324,10 @@ class World:
         self.old = set()
 
     def _covered_by_all(self) -> Dates:
-        found = ALL
+        dates = ALL
         for name in self.windows:
-            found &= self.covered(name)
-        return found
+            dates &= self.covered(name)
+        return dates
 
     def covered(self, name: str = "sessions") -> Dates:
         return self._record(name).covered
@@ -390,15 +390,15 @@ class World:
     def quarantined_bots(self) -> Counter[tuple[str, ...]]:
         """The bots in the quarantine, in the same form."""
         assert self.job.spec.bots is not None
-        names = {each.name for each in self.job.spec.bots.rules}
-        found: Counter[tuple[str, ...]] = Counter()
+        names = {rule.name for rule in self.job.spec.bots.rules}
+        counts: Counter[tuple[str, ...]] = Counter()
         for row in self._table("quarantine").to_pylist():
             raw = json.loads(row["raw"])
             if row["reason"] in names:
                 time = reference.micros(dt.datetime.fromisoformat(raw["at"].replace("Z", "+00:00")))
                 values = (raw["user"], time, raw.get("value"), raw.get("id"))
-                found[(row["reason"], Path(row["source"]).stem, *map(str, values))] += 1
-        return found
+                counts[(row["reason"], Path(row["source"]).stem, *map(str, values))] += 1
+        return counts
 
     def on_covered(self, name: str, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """The rows of windows that start on a date that the table covers."""
@@ -476,7 +476,7 @@ class World:
         for e in events:
             key = () if window.per == "stream" else (e.key,)
             groups.setdefault(key, []).append(replace(e, arrival=offset_of(e)))
-        found = []
+        count_rows = []
         for key, group in groups.items():
             own = in_order(group, window.order, with_id=self.with_id)
             for places in held(own, window):
@@ -484,34 +484,36 @@ class World:
                 start, end = min(e.time for e in inside), max(e.time for e in inside)
                 values = (places[0] + 1, last, len(inside), _largest(inside))
                 is_open = not ended(window, last, end, horizon)
-                found.append((*key, start, end, *values, is_open))
-        return found
+                count_rows.append((*key, start, end, *values, is_open))
+        return count_rows
 
     def _stepped(self, events: list[Event], name: str, horizon: int) -> list[tuple[Any, ...]]:
         """The rows of a metric: dimensions, step, values, whether it is open."""
         by, windows, step, offset = METRICS[name]
         groups: dict[tuple[Any, ...], list[Event]] = {}
         for e in events:
-            key = tuple({"user": e.key, "value": e.value}[each] for each in by)
-            if not by or any(each is not None for each in key):
+            key = tuple({"user": e.key, "value": e.value}[dimension] for dimension in by)
+            if not by or any(part is not None for part in key):
                 groups.setdefault(key, []).append(e)
         folds = {"best": _largest, "kinds": lambda own: len({e.id for e in own} - {None})}
         fold = folds.get(name, len)
-        found = []
+        step_rows = []
         for key, own in groups.items():
             begins = {(e.time - offset) // step * step + step + offset for e in own}
             before = [fold([]) for _ in windows]
-            for at in sorted(begins | {each + window for each in begins for window in windows}):
-                values = [fold([e for e in own if at - each <= e.time < at]) for each in windows]
+            for at in sorted(begins | {start + window for start in begins for window in windows}):
+                values = [
+                    fold([e for e in own if at - window <= e.time < at]) for window in windows
+                ]
                 if values != before:
-                    found.append((*key, at, *values, at > horizon))
+                    step_rows.append((*key, at, *values, at > horizon))
                 before = values
-        return found
+        return step_rows
 
     def _chats(self, events: list[Event]) -> list[tuple[Any, ...]]:
         placed = [replace(e, arrival=offset_of(e)) for e in events]
-        found = message_sessions(placed, MESSAGES)
-        last = {own[0].key: own for own in found}
+        sessions = message_sessions(placed, MESSAGES)
+        last = {own[0].key: own for own in sessions}
         return [
             (
                 own[0].key,
@@ -521,14 +523,16 @@ class World:
                 _largest(own),
                 own is last[own[0].key],
             )
-            for own in found
+            for own in sessions
         ]
 
     def rows(self, name: str) -> list[tuple[Any, ...]]:
         """What a table holds, as `check` expects it; without a Spark job, since many are read."""
         table = self._table(name)
-        hidden = {"session_id", "date"} | {each for each in table.column_names if each[0] == "_"}
-        columns = [_plain(table[each]) for each in table.column_names if each not in hidden]
+        hidden = {"session_id", "date"} | {
+            column for column in table.column_names if column[0] == "_"
+        }
+        columns = [_plain(table[column]) for column in table.column_names if column not in hidden]
         return list(zip(*columns, strict=True))
 
     def _table_of(self, events: list[Event]) -> pa.Table:
@@ -553,11 +557,11 @@ class World:
         assert isinstance(self.store, MemoryStore)
         table = self.store.open(name)
         assert table is not None
-        parts = [each.rows for each in table.contents.values()]
+        parts = [file.rows for file in table.contents.values()]
         return (
             pa.concat_tables(parts)
             if parts
-            else pa.table({each: [] for each in table.schema.names})
+            else pa.table({column: [] for column in table.schema.names})
         )
 
 
@@ -571,7 +575,7 @@ def _plain(column: pa.ChunkedArray) -> list[Any]:
     """Times as µs, lists as tuples."""
     if pa.types.is_timestamp(column.type):
         return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist()
-    return [tuple(each) if isinstance(each, list) else each for each in column.to_pylist()]
+    return [tuple(value) if isinstance(value, list) else value for value in column.to_pylist()]
 
 
 def _values(events: list[Event]) -> tuple[Any, ...]:

@@ -26,8 +26,8 @@ def test_what_cannot_be_listed_is_not_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = LocalFolder(tmp_path)
-    for each in ("a/1", "b/2"):
-        folder.write(each, b"x")
+    for name in ("a/1", "b/2"):
+        folder.write(name, b"x")
     whole = os.scandir
 
     def stale(path: Any = ".") -> Any:
@@ -88,7 +88,7 @@ def test_a_run_is_published_though_its_staging_folder_stays(
         assert publish_to(store, staged) == 0
         with pytest.raises(TableError, match="busy"):
             store.clean("sessions", older_than_s=-1)
-    assert content(store) == [f"r1 {each}" for each in DAYS]
+    assert content(store) == [f"r1 {day}" for day in DAYS]
     assert store.clean("sessions", older_than_s=-1).staged == 1
     assert not list((tmp_path / "sessions" / "_staging").iterdir())
 

@@ -71,8 +71,8 @@ def check(
         (*place, len(held), sum(e.value for e in held))
         for place, held in reference.grouped(used, windows).items()
     )
-    found = Counter(rows(result))
-    drawn.check(found, expected, case=lambda row: cases[drawn.number(row[0])])
+    counts = Counter(rows(result))
+    drawn.check(counts, expected, case=lambda row: cases[drawn.number(row[0])])
 
 
 FIXED: dict[str, tuple[Window, Windows]] = {
@@ -345,7 +345,7 @@ def test_years_that_grow_by_months_from_april(spark: SparkSession) -> None:
         first = next(y for y in (2017, 2018) if local(zone, dt.date(y, 4, 1)) == start)
         months = [dt.date(first, 4, 1)]
         months = [add_months(months[0], n) for n in range(1, 13)]
-        ends = [local(zone, each) for each in months]
+        ends = [local(zone, month) for month in months]
         assert ends[-1] == last
         return [(start, end) for end in ends if t < end]
 

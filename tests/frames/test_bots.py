@@ -81,7 +81,7 @@ def test_bots_are_those_of_plain_python(spark: SparkSession, name: str, with_id:
         for number, own in enumerate(given_visits())
         for v in own
     ]
-    found = bots(
+    judged = bots(
         reference_rules.frame(spark, every),
         RULES[name],
         gap="30m",
@@ -94,7 +94,7 @@ def test_bots_are_those_of_plain_python(spark: SparkSession, name: str, with_id:
     own = (lambda v: v.referrer) if with_id else None
     expected = reference_bots.names(RULES[name], every, GAP, "Europe/Berlin", own)
     assert len(set(expected)) > len(RULES[name]), "each rule holds for some, and none for some"
-    made = Counter((row[0], row[1], row[4], row[5], row[8]) for row in rows(found))
+    made = Counter((row[0], row[1], row[4], row[5], row[8]) for row in rows(judged))
     drawn.check(
         made,
         Counter(
@@ -107,8 +107,8 @@ def test_bots_are_those_of_plain_python(spark: SparkSession, name: str, with_id:
 
 def test_one_group_of_all_events(spark: SparkSession) -> None:
     events = spark.range(6).selectExpr("id", "timestamp_seconds(id) at")
-    found = bots(events, [BotRule(name="many", events=5)], gap="30m", key=[], time="at")
-    assert {row["bot"] for row in found.collect()} == {"many"}
+    judged = bots(events, [BotRule(name="many", events=5)], gap="30m", key=[], time="at")
+    assert {row["bot"] for row in judged.collect()} == {"many"}
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [

@@ -56,16 +56,16 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def crowds() -> st.SearchStrategy[list[Event]]:
     """Events of two keys with ties of time and of arrival, before 1970 too, some far away."""
     time = st.integers(-20, 60) | st.integers(-3, 3).map(lambda n: n * 10**14)
-    each = st.tuples(st.sampled_from("ab"), time, st.none() | st.integers(-9, 9))
-    return drawn.few_or_many(each).map(
-        lambda found: [Event(k, t, v, None, (i * 7 % 64) // 2) for i, (k, t, v) in enumerate(found)]
+    event = st.tuples(st.sampled_from("ab"), time, st.none() | st.integers(-9, 9))
+    return drawn.few_or_many(event).map(
+        lambda crowd: [Event(k, t, v, None, (i * 7 % 64) // 2) for i, (k, t, v) in enumerate(crowd)]
     )
 
 
 def folded(events: Sequence[Event], names: Iterable[str]) -> tuple[Any, ...]:
     inside = in_order(events, "time")
     values = [e.value for e in inside if e.value is not None]
-    found = {
+    by_name = {
         "n": len(inside),
         "total": sum(values) if values else None,
         "present": len(values),
@@ -76,14 +76,14 @@ def folded(events: Sequence[Event], names: Iterable[str]) -> tuple[Any, ...]:
         "values": tuple(values),
         "distinct": len(set(values)),
     }
-    return tuple(found[name] for name in names)
+    return tuple(by_name[name] for name in names)
 
 
 def expected_of(
     events: Iterable[Event], window: CountWindow, names: Iterable[str]
 ) -> Counter[tuple[Any, ...]]:
     own = in_order(events, window.order)
-    found: Counter[tuple[Any, ...]] = Counter()
+    windows: Counter[tuple[Any, ...]] = Counter()
     for number, places in enumerate(held(own, window), 1):
         if places:
             inside = [own[i] for i in places]
@@ -92,15 +92,15 @@ def expected_of(
             timed = isinstance(window.size, Fixed) and isinstance(window.advance, int)
             last = number * window.advance if timed else places[-1] + 1  # type: ignore[operator]
             bounds = (min(times), max(times), places[0] + 1, last)
-            found[(*bounds, *folded(inside, names))] += 1
-    return found
+            windows[(*bounds, *folded(inside, names))] += 1
+    return windows
 
 
 def by_key(result: Iterable[tuple[Any, ...]]) -> dict[str, Counter[Any]]:
-    found: dict[str, Counter[Any]] = {}
+    groups: dict[str, Counter[Any]] = {}
     for key, *row in result:
-        found.setdefault(key, Counter())[tuple(map(_hashable, row))] += 1
-    return found
+        groups.setdefault(key, Counter())[tuple(map(_hashable, row))] += 1
+    return groups
 
 
 def _hashable(value: Any) -> Any:
@@ -130,7 +130,7 @@ def test_each_window_holds_its_events(spark: SparkSession, window: CountWindow) 
     events = drawn.apart(cases)
     given = frame(spark, [*events, Event("0:a", None, 1), Event(None, 5, 1)])
     chosen = AGGREGATES if window.size in (5, 6) or window.advance == 4 else BOTH
-    chosen = {name: each for name, each in chosen.items() if not (ON_SAIL and each.grows)}
+    chosen = {name: kind for name, kind in chosen.items() if not (ON_SAIL and kind.grows)}
     result = aggregate(given, window, aggregates=chosen, arrival="arrival", **COMMON)
     own: dict[str, list[Event]] = {}
     for event in events:
@@ -203,7 +203,7 @@ def test_they_are_those_of_the_replay(
         arrival="arrival",
         **COMMON,
     )
-    found = by_key((key, start, end, *values) for key, start, end, _, _, *values in rows(result))
+    windows = by_key((key, start, end, *values) for key, start, end, _, _, *values in rows(result))
     late = {"watermark_delay": "1h"} if engine == "flink" and window.order == "time" else {}
     expected = {}
     for number, events in enumerate(placed):
@@ -219,7 +219,7 @@ def test_they_are_those_of_the_replay(
             expected[f"{number}:a"] = Counter(
                 (w.start, w.end, w.values["n"], w.values["total"]) for w in replayed.final
             )
-    drawn.check(found, expected, lambda key: cases[drawn.number(key)])
+    drawn.check(windows, expected, lambda key: cases[drawn.number(key)])
 
 
 def arriving(events: Sequence[Event]) -> list[Arriving]:
@@ -241,7 +241,7 @@ def test_they_are_samzas_panes_by_count(spark: SparkSession) -> None:
         arrival="arrival",
         **COMMON,
     )
-    found = by_key((key, first, *values) for key, _, _, first, _, *values in rows(result))
+    windows = by_key((key, first, *values) for key, _, _, first, _, *values in rows(result))
     expected = {}
     for number, events in enumerate(placed):
         replayed = replay(
@@ -252,12 +252,12 @@ def test_they_are_samzas_panes_by_count(spark: SparkSession) -> None:
             accumulation="discarding",
             aggregates=BOTH,
         )
-        panes = [each.values for each in replayed.emissions if each.values]
+        panes = [emission.values for emission in replayed.emissions if emission.values]
         if panes:
             expected[f"{number}:a"] = Counter(
                 (4 * i + 1, pane["n"], pane["total"]) for i, pane in enumerate(panes)
             )
-    drawn.check(found, expected, lambda key: cases[drawn.number(key)])
+    drawn.check(windows, expected, lambda key: cases[drawn.number(key)])
 
 
 def test_a_copy_of_an_event_counts_once(spark: SparkSession) -> None:
@@ -318,8 +318,8 @@ def test_arrivals_of_any_type(spark: SparkSession, arrived: str) -> None:
             return (i % 3, 0, 0)
         return (i % 3, 2 if offset == 3 and "double" in arrived else 1, offset)
 
-    found = [value for _, value in sorted((row[2], row[4]) for row in rows(result))]
-    assert found == sorted(range(40), key=place)
+    values = [value for _, value in sorted((row[2], row[4]) for row in rows(result))]
+    assert values == sorted(range(40), key=place)
 
 
 def test_null_keys_are_a_group_where_the_engine_has_them(spark: SparkSession) -> None:
@@ -340,8 +340,8 @@ def test_null_keys_are_a_group_where_the_engine_has_them(spark: SparkSession) ->
             engine="flink",
             **COMMON,
         )
-        found = [row for row in rows(result) if row[0] is None]
-        assert [row[-1] for row in sorted(found, key=lambda row: row[4])] == expected
+        windows = [row for row in rows(result) if row[0] is None]
+        assert [row[-1] for row in sorted(windows, key=lambda row: row[4])] == expected
 
 
 def test_storms_spans_are_closed_at_their_end(spark: SparkSession) -> None:

@@ -54,9 +54,9 @@ def test_events_of_equal_key_time_and_id_count_once(
         sums = (len(session), total)
         expected[session[0].key, session[0].time] = (*sums, values) if lists else sums
     found_rows = rows(result)
-    found = {(row[0], row[2]): row[4:] for row in found_rows}
-    assert len(found) == len(found_rows)
-    drawn.check(found, expected, case=lambda place: cases[drawn.number(place[0])])
+    sessions = {(row[0], row[2]): row[4:] for row in found_rows}
+    assert len(sessions) == len(found_rows)
+    drawn.check(sessions, expected, case=lambda place: cases[drawn.number(place[0])])
 
 
 def test_without_arrival_the_smallest_attributes_count_together(spark: SparkSession) -> None:

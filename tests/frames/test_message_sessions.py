@@ -50,29 +50,29 @@ def sent() -> st.SearchStrategy[list[Sent]]:
 
     def placed(drawn: list[tuple[int, int, int]]) -> list[Sent]:
         offsets = [-7, 0]
-        found = []
+        events = []
         for value, (step, time, partition) in enumerate(drawn):
             offsets[partition] += step
-            found.append(Sent(time, value, partition, offsets[partition]))
-        return found
+            events.append(Sent(time, value, partition, offsets[partition]))
+        return events
 
     return steps.map(placed)
 
 
 def cut(events: Sequence[Sent], gap: int) -> list[list[Sent]]:
     """Cuts before each message that has at least `gap` offsets between it and the last one."""
-    found: list[list[Sent]] = []
+    sessions: list[list[Sent]] = []
     for partition in (0, 1):
         last: int | None = None
-        for each in sorted(events, key=lambda e: e.offset):
-            if each.partition != partition:
+        for event in sorted(events, key=lambda e: e.offset):
+            if event.partition != partition:
                 continue
-            between = None if last is None else each.offset - last - 1
+            between = None if last is None else event.offset - last - 1
             if between is None or between >= gap:
-                found.append([])
-            found[-1].append(each)
-            last = each.offset
-    return found
+                sessions.append([])
+            sessions[-1].append(event)
+            last = event.offset
+    return sessions
 
 
 def folded(session: Sequence[Sent]) -> tuple[Any, ...]:
@@ -113,18 +113,18 @@ def test_a_session_ends_when_so_many_messages_have_passed(spark: SparkSession, g
         **COMMON,
     )
     assert result.columns[:4] == ["key", "session_id", "window_start", "window_end"]
-    found: dict[str, Counter[Any]] = {}
+    sessions: dict[str, Counter[Any]] = {}
     ids = set()
     collected = rows(result)
     for key, id, *row in collected:
         ids.add(id)
-        found.setdefault(key, Counter())[tuple(map(_comparable, row))] += 1
+        sessions.setdefault(key, Counter())[tuple(map(_comparable, row))] += 1
     expected = {
         f"{number}:a": Counter(folded(session) for session in cut(events, gap))
         for number, events in enumerate(cases)
         if events
     }
-    drawn.check(found, expected, lambda key: cases[drawn.number(key)])
+    drawn.check(sessions, expected, lambda key: cases[drawn.number(key)])
     assert len(ids) == len(collected)
 
 

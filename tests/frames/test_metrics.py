@@ -43,14 +43,14 @@ def payments(unit: int, most: int) -> st.SearchStrategy[list[Payment]]:
         st.integers(-most, most),
         st.sampled_from([-1, 0, 0, 1]),
     )
-    each = st.tuples(
+    payment = st.tuples(
         st.sampled_from(["a", "a", "b"]),
         st.sampled_from(["x", "y", None]),
         time,
         st.none() | st.integers(-9, 9),
         st.none() | st.integers(0, 3),
     )
-    return drawn.few_or_many(each).map(lambda found: [Payment(*one) for one in found])
+    return drawn.few_or_many(payment).map(lambda tuples: [Payment(*one) for one in tuples])
 
 
 def apart(cases: Sequence[Sequence[Payment]]) -> list[Payment]:
@@ -63,7 +63,11 @@ def apart(cases: Sequence[Sequence[Payment]]) -> list[Payment]:
 
 
 #: Aggregates that are merged over frames of slices; the others go event by event.
-FRAMED = [name for name, (each, _) in FOLDS.items() if each.framed or "distinct" in str(each)]
+FRAMED = [
+    name
+    for name, (aggregate, _) in FOLDS.items()
+    if aggregate.framed or "distinct" in str(aggregate)
+]
 
 
 def all_of(
@@ -120,9 +124,9 @@ def test_step_functions(
     result = metrics(frame(spark, [*given, unusable]), own, dense=dense, **COMMON)
     dimensions = ["by", "account", "country", "window", "step"]
     assert result.columns == [*dimensions, "valid_from", *names]
-    found: dict[Any, list[Any]] = {}
+    steps: dict[Any, list[Any]] = {}
     for by, account, country, window, _, at, *values in rows(result):
-        found.setdefault((by, account, country, window), []).append((at, *map(plain, values)))
+        steps.setdefault((by, account, country, window), []).append((at, *map(plain, values)))
     expected: dict[Any, list[Any]] = {}
     for by in own[0].by:
         for key, mine in groups(given, by).items():
@@ -131,7 +135,7 @@ def test_step_functions(
                 of = steps_of(mine, own, window.us, dense=dense)
                 expected[where] = [tuple(map(plain, row)) for row in of]
     drawn.check(
-        {place: sorted(of, key=lambda row: row[0]) for place, of in found.items()},
+        {place: sorted(of, key=lambda row: row[0]) for place, of in steps.items()},
         {place: of for place, of in expected.items() if of},
         lambda place: cases[drawn.number(place[1])],
     )
@@ -143,10 +147,10 @@ def test_at_given_instants(spark: SparkSession) -> None:
     given = apart(cases)
     own = all_of(["account"], ["6us", "30us"], "3us", "1us")
     instants = [-30, -1, 0, 1, 2, 5, 5, 17, 40, None]
-    asked = spark.createDataFrame([(each,) for each in instants], "t bigint")
+    asked = spark.createDataFrame([(instant,) for instant in instants], "t bigint")
     result = metrics(frame(spark, given), own, at=asked, **COMMON)
     assert result.columns == ["by", "account", "window", "step", "at", *FOLDS]
-    found = {
+    by_place = {
         (account, window, at): tuple(map(plain, values))
         for _, account, window, _, at, *values in rows(result)
     }
@@ -154,13 +158,13 @@ def test_at_given_instants(spark: SparkSession) -> None:
     expected = {}
     for (account,), mine in groups(given, ["account"]).items():
         for window in own[0].windows:
-            for at in {each for each in instants if each is not None}:
+            for at in {instant for instant in instants if instant is not None}:
                 step = (at - 1) // 3 * 3 + 1
                 values = tuple(map(plain, at_step(mine, own, window.us, step)))
                 if values != nothing:
                     expected[account, str(window), at] = values
-    drawn.check(found, expected, lambda place: cases[drawn.number(place[0])])
-    assert len(rows(result)) == len(found)
+    drawn.check(by_place, expected, lambda place: cases[drawn.number(place[0])])
+    assert len(rows(result)) == len(by_place)
 
 
 @pytest.mark.parametrize(
@@ -169,8 +173,8 @@ def test_at_given_instants(spark: SparkSession) -> None:
         (False, True, False),
         pytest.param(True, False, True, marks=spark_only),
         *(
-            pytest.param(*each, marks=[pytest.mark.slow, *([spark_only] if each[2] else [])])
-            for each in (
+            pytest.param(*case, marks=[pytest.mark.slow, *([spark_only] if case[2] else [])])
+            for case in (
                 (False, True, True),
                 (False, False, True),
                 (True, True, False),
@@ -207,11 +211,11 @@ def test_as_of_each_event(spark: SparkSession, before: bool, ordered: bool, labe
         for window in ("8us", "3us")
     ]
     assert result.columns[-len(names) - 1 :] == [*names, "ties"]
-    found: dict[str, Counter[Any]] = {}
+    counts: dict[str, Counter[Any]] = {}
     for row in rows(result.select("account", "country", "time", "x", *names, "ties")):
-        found.setdefault(row[0], Counter())[tuple(map(plain, row[1:]))] += 1
+        counts.setdefault(row[0], Counter())[tuple(map(plain, row[1:]))] += 1
     if labels:
-        assert found.pop(None) == Counter({(None, 5, 1, *[None] * len(names), 0): 1})  # type: ignore[call-overload]
+        assert counts.pop(None) == Counter({(None, 5, 1, *[None] * len(names), 0): 1})  # type: ignore[call-overload]
     known = given if ordered else [Payment(p.account, p.country, p.time, p.amount) for p in given]
     by_account, by_both = groups(known, ["account"]), groups(known, ["account", "country"])
     expected: dict[str, Counter[Any]] = {}
@@ -220,12 +224,12 @@ def test_as_of_each_event(spark: SparkSession, before: bool, ordered: bool, labe
         inside = [
             as_of(p, of, window, before=before, ordered=ordered) for of in mine for window in (8, 3)
         ]
-        values = [plain(FOLDS[name][1](each)) for name in FOLDS for each in inside]
+        values = [plain(FOLDS[name][1](held)) for name in FOLDS for held in inside]
         same = [e for e in mine[0] if e.time == p.time and (not ordered or e.arrival == p.arrival)]
         ties = len(same) - (0 if labels else 1)
         row = (p.country, p.time, p.amount, *values, ties)
         expected.setdefault(str(p.account), Counter())[row] += 1
-    drawn.check(found, expected, lambda key: cases[drawn.number(key)])
+    drawn.check(counts, expected, lambda key: cases[drawn.number(key)])
 
 
 @pytest.mark.slow
@@ -284,8 +288,8 @@ def test_metrics_of_all_events_and_of_several_steps(spark: SparkSession) -> None
         ("", "10us", "5us", 15, 0, None, None),
     ]
     seen = metrics_at(frame(spark, given), own[:2], id="id", **COMMON)
-    found = seen.select("account", "arrival", "n_10us", "large_10us", "ties")
-    assert sorted(rows(found)) == [
+    values = seen.select("account", "arrival", "n_10us", "large_10us", "ties")
+    assert sorted(rows(values)) == [
         ("a", 1, 1, None, 0),
         ("a", 2, 1, None, 0),
         ("b", 1, 2, 7, 0),
@@ -307,8 +311,8 @@ def test_the_same_values_in_another_order_are_no_change(spark: SparkSession) -> 
     events = [Payment("a", None, day * DAY, amount, None) for day, amount in given]
     own = Metric("spread", agg.stddev("amount"), by=["account"], windows=["30d"], step="1d")
     result = metrics(frame(spark, events), [own], **COMMON).orderBy("valid_from")
-    values = [plain(each.spread) for each in result.collect()]
-    assert values == [*(plain(stdev(each)) for each in ([5, 7], [5, 7, -2], [7, -2])), None]
+    values = [plain(row.spread) for row in result.collect()]
+    assert values == [*(plain(stdev(amounts)) for amounts in ([5, 7], [5, 7, -2], [7, -2])), None]
 
 
 def test_sums_of_doubles_do_not_drift(spark: SparkSession) -> None:
@@ -343,7 +347,7 @@ def test_totals_of_a_key_may_exceed_what_those_of_a_window_may_not(
     nines, less = Decimal("9" * 38), Decimal("-" + "9" * 38)
     values = [LARGEST, -5, None, LARGEST - 1, 1, -LARGEST, 3, -LARGEST]
     amounts = [nines, Decimal(-5), None, nines, Decimal(0), less, Decimal(3), less]
-    small = [None if each is None else Decimal(each % 1000) / 8 for each in values]
+    small = [None if value is None else Decimal(value % 1000) / 8 for value in values]
     times = [number * 10 for number in range(len(values))]
     events = spark.createDataFrame(
         list(zip(times, values, amounts, small, strict=True)),
@@ -356,7 +360,7 @@ def test_totals_of_a_key_may_exceed_what_those_of_a_window_may_not(
         Metric(name, f"sum({name})", by=[], windows=["12us", "2us"], step="1us") for name in summed
     ]
     result = metrics_at(events, own, time="time", time_format="epoch_us", before=before)
-    for at, _, _, _, *found in rows(result):
+    for at, _, _, _, *sums in rows(result):
         inside = [
             number
             for number, time in enumerate(times)
@@ -369,7 +373,7 @@ def test_totals_of_a_key_may_exceed_what_those_of_a_window_may_not(
             with localcontext(Context(prec=60)):
                 return functools.reduce(operator.add, known) if known else None
 
-        assert found[:-1] == [
+        assert sums[:-1] == [
             total(of, numbers) for of in summed.values() for numbers in (inside, alone)
         ]
 
@@ -397,10 +401,10 @@ def test_rows_that_cannot_be_used_change_no_others(spark: SparkSession, before: 
     values = [f"{name}_{window}" for name in FOLDS for window in ("2us", "9us")]
     for at, others in ((None, 0), (events, 1)):
         result = metrics_at(events, own, at=at, **common)
-        found = {(row[0], row[1]): row[3:] for row in rows(result)}
-        assert len(found) == 6
+        by_event = {(row[0], row[1]): row[3:] for row in rows(result)}
+        assert len(by_event) == 6
         known = [Payment("a", None, time, amount) for time, amount in ((3, 0), (5, 2))]
-        for (account, time), (*seen, ties) in found.items():
+        for (account, time), (*seen, ties) in by_event.items():
             if account is None or time is None:
                 assert (seen, ties) == ([None] * len(values), None if time is None else 0)
                 continue
@@ -411,7 +415,7 @@ def test_rows_that_cannot_be_used_change_no_others(spark: SparkSession, before: 
                 for _, fold in FOLDS.values()
                 for span in (2, 9)
             ]
-            assert [plain(each) for each in seen] == expected
+            assert [plain(value) for value in seen] == expected
 
 
 @pytest.mark.parametrize(

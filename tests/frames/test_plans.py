@@ -68,25 +68,29 @@ def events(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Dat
 def plan(
     events: DataFrame, window: Window, aggregates: dict[str, Aggregate], **more: Any
 ) -> Counter[str]:
-    found = nodes(aggregate(events, window, aggregates=aggregates, **COMMON, **more))
+    operators = nodes(aggregate(events, window, aggregates=aggregates, **COMMON, **more))
     # No plan may hand rows to Python or multiply events.
-    assert not [each for each in found if "Python" in each or "Arrow" in each or "Pandas" in each]
-    assert found["Expand"] == 0
-    assert found["FileScan"] == 1
-    return found
+    assert not [
+        operator
+        for operator in operators
+        if "Python" in operator or "Arrow" in operator or "Pandas" in operator
+    ]
+    assert operators["Expand"] == 0
+    assert operators["FileScan"] == 1
+    return operators
 
 
 def test_sessions_exchange_slices_twice_and_sort_them_once(events: DataFrame) -> None:
-    found = plan(events, SessionWindow(gap="30m"), FIXED_WIDTH)
+    operators = plan(events, SessionWindow(gap="30m"), FIXED_WIDTH)
     # Slices (combined on the map side), then slices by key; events are neither sent nor sorted.
-    assert (found["Exchange"], found["Sort"], found["SortAggregate"]) == (2, 1, 0)
+    assert (operators["Exchange"], operators["Sort"], operators["SortAggregate"]) == (2, 1, 0)
     # Combined on the map side: one aggregate below the first exchange.
-    assert found["HashAggregate"] >= 3
+    assert operators["HashAggregate"] >= 3
 
 
 def test_many_overlapping_windows_sort_slices_up_and_down(events: DataFrame) -> None:
-    found = plan(events, HoppingWindow(size="24h", advance="5m"), FIXED_WIDTH)
-    assert (found["Exchange"], found["Sort"], found["SortAggregate"]) == (2, 2, 0)
+    operators = plan(events, HoppingWindow(size="24h", advance="5m"), FIXED_WIDTH)
+    assert (operators["Exchange"], operators["Sort"], operators["SortAggregate"]) == (2, 2, 0)
 
 
 @pytest.mark.parametrize(
@@ -95,23 +99,23 @@ def test_many_overlapping_windows_sort_slices_up_and_down(events: DataFrame) -> 
 def test_tumbling_and_few_overlapping_windows_exchange_once(
     events: DataFrame, window: Window
 ) -> None:
-    found = plan(events, window, {"n": agg.count(), "total": agg.sum("amount")})
-    assert (found["Exchange"], found["Sort"], found["SortAggregate"]) == (1, 0, 0)
+    operators = plan(events, window, {"n": agg.count(), "total": agg.sum("amount")})
+    assert (operators["Exchange"], operators["Sort"], operators["SortAggregate"]) == (1, 0, 0)
     # Combined on the map side by Spark itself.
-    assert found["HashAggregate"] == 2
+    assert operators["HashAggregate"] == 2
 
 
 @pytest.mark.parametrize("id", [None, "id"])
 def test_what_is_not_combined_is_exchanged_once(events: DataFrame, id: str | None) -> None:
-    found = plan(
+    operators = plan(
         events, SessionWindow(gap="30m"), {"total": agg.sum("amount")}, id=id, combine=False
     )
-    assert (found["Exchange"], found["Sort"], found["SortAggregate"]) == (1, 1, 0)
+    assert (operators["Exchange"], operators["Sort"], operators["SortAggregate"]) == (1, 1, 0)
 
 
 def test_states_of_groups_alone_are_combined_in_any_case(events: DataFrame) -> None:
-    found = plan(events, SessionWindow(gap="30m"), {"x": agg.variance("amount")}, combine=False)
-    assert found["Exchange"] == 2
+    operators = plan(events, SessionWindow(gap="30m"), {"x": agg.variance("amount")}, combine=False)
+    assert operators["Exchange"] == 2
 
 
 @pytest.mark.parametrize(
@@ -126,13 +130,13 @@ def test_states_of_groups_alone_are_combined_in_any_case(events: DataFrame) -> N
 def test_aligned_windows_exchange_slices_and_sort_nothing(
     events: DataFrame, window: Window
 ) -> None:
-    found = plan(events, window, FIXED_WIDTH)
-    assert found["Exchange"] <= 2
-    assert (found["Sort"], found["SortAggregate"]) == (0, 0)
+    operators = plan(events, window, FIXED_WIDTH)
+    assert operators["Exchange"] <= 2
+    assert (operators["Sort"], operators["SortAggregate"]) == (0, 0)
 
 
 @pytest.mark.parametrize(
-    ("each", "sorts"),
+    ("aggregate", "sorts"),
     [
         (agg.variance("amount"), False),
         (agg.collect_list("amount"), False),
@@ -145,18 +149,18 @@ def test_aligned_windows_exchange_slices_and_sort_nothing(
     ],
     ids=str,
 )
-def test_states_of_variable_width(events: DataFrame, each: Aggregate, sorts: bool) -> None:
-    found = plan(events, SessionWindow(gap="30m"), {"x": each})
-    assert found["Exchange"] == 2
-    assert (found["SortAggregate"] > 0) == sorts
+def test_states_of_variable_width(events: DataFrame, aggregate: Aggregate, sorts: bool) -> None:
+    operators = plan(events, SessionWindow(gap="30m"), {"x": aggregate})
+    assert operators["Exchange"] == 2
+    assert (operators["SortAggregate"] > 0) == sorts
     if not sorts:
-        assert found["Sort"] == 1
+        assert operators["Sort"] == 1
 
 
 def test_duplicates_cost_no_second_exchange_of_events(events: DataFrame) -> None:
-    found = plan(events, SessionWindow(gap="30m"), {"total": agg.sum("amount")}, id="id")
+    operators = plan(events, SessionWindow(gap="30m"), {"total": agg.sum("amount")}, id="id")
     # Events by key and slice, then slices by key.
-    assert (found["Exchange"], found["Sort"], found["SortAggregate"]) == (2, 1, 0)
+    assert (operators["Exchange"], operators["Sort"], operators["SortAggregate"]) == (2, 1, 0)
 
 
 def test_windows_of_a_job_exchange_and_sort_their_slices_once(events: DataFrame) -> None:
@@ -170,8 +174,8 @@ def test_windows_of_a_job_exchange_and_sort_their_slices_once(events: DataFrame)
     ).by_key()
     kept = sliced.frame.persist()
     assert kept.count()
-    for each in definitions:
-        built = replace(sliced, frame=kept).build(each)
+    for definition in definitions:
+        built = replace(sliced, frame=kept).build(definition)
         of_slices, relation, _ = explained(built.frame).partition("InMemoryRelation")
         assert relation
         assert "Exchange" not in of_slices
@@ -187,13 +191,13 @@ def test_sessions_of_several_gaps_share_slices_and_sort(events: DataFrame) -> No
         timed, definitions, key=["user"], engine=PLAIN, zone="UTC", id=None, arrival=[]
     ).by_key()
     # One grid, of the smallest gap, and one sort of its slices.
-    assert [each for each in explained(sliced.frame).split() if each.startswith("_grid1")] == []
-    found = nodes(sliced.frame)
-    assert (found["Exchange"], found["Sort"], found["FileScan"]) == (2, 1, 1)
+    assert [word for word in explained(sliced.frame).split() if word.startswith("_grid1")] == []
+    operators = nodes(sliced.frame)
+    assert (operators["Exchange"], operators["Sort"], operators["FileScan"]) == (2, 1, 1)
     kept = sliced.frame.persist()
     assert kept.count()
-    for each in definitions:
-        of_slices = explained(replace(sliced, frame=kept).build(each).frame)
+    for definition in definitions:
+        of_slices = explained(replace(sliced, frame=kept).build(definition).frame)
         of_slices, relation, _ = of_slices.partition("InMemoryRelation")
         assert relation
         assert "Exchange" not in of_slices
@@ -204,10 +208,14 @@ def test_sessions_of_several_gaps_share_slices_and_sort(events: DataFrame) -> No
 def test_rules_take_events_only_where_slices_leave_a_doubt(events: DataFrame) -> None:
     counts = {"n": agg.count(), "total": agg.sum("amount")}
     ruled = SessionWindow(gap="30m", max_duration="4h", new_when="page", split="midnight")
-    found = nodes(aggregate(events, ruled, aggregates=counts, **COMMON))
-    assert not [each for each in found if "Python" in each or "Arrow" in each or "Pandas" in each]
+    operators = nodes(aggregate(events, ruled, aggregates=counts, **COMMON))
+    assert not [
+        operator
+        for operator in operators
+        if "Python" in operator or "Arrow" in operator or "Pandas" in operator
+    ]
     # The slices, which also show what is doubtful, and a join with the events of that.
-    assert found["BroadcastHashJoin"] + found["SortMergeJoin"] >= 1
+    assert operators["BroadcastHashJoin"] + operators["SortMergeJoin"] >= 1
     # Without a rule that cuts, nothing can be doubtful.
     short = SessionWindow(gap="30m", min_events=2)
     assert nodes(aggregate(events, short, aggregates=counts, **COMMON))["FileScan"] == 1
@@ -220,9 +228,11 @@ def test_what_is_doubtful_is_found_once(events: DataFrame) -> None:
     assert len(result.collect()) == 1000
     _, _, executed = explained(result).partition("Final Plan")
     executed, _, _ = executed.partition("Initial Plan")
-    found = [each for each in executed.splitlines() if "Exchange hashpartitioning(_wanted" in each]
+    exchanges = [
+        line for line in executed.splitlines() if "Exchange hashpartitioning(_wanted" in line
+    ]
     # Events join it, to find where limits cut and to be cut there, and are filtered by it.
-    assert len([each for each in found if "ReusedExchange" not in each]) == 1
+    assert len([line for line in exchanges if "ReusedExchange" not in line]) == 1
 
 
 def test_only_what_is_needed_is_read(events: DataFrame) -> None:
@@ -231,9 +241,9 @@ def test_only_what_is_needed_is_read(events: DataFrame) -> None:
 
 
 def test_sessionize_exchanges_events_once(events: DataFrame) -> None:
-    found = nodes(sessionize(events, SessionWindow(gap="30m"), **COMMON))
-    assert found["Exchange"] == 1
-    assert found["Sort"] == 2
+    operators = nodes(sessionize(events, SessionWindow(gap="30m"), **COMMON))
+    assert operators["Exchange"] == 1
+    assert operators["Sort"] == 2
 
 
 @pytest.mark.parametrize(
@@ -278,7 +288,7 @@ def test_a_time_is_read_once(
 
 def test_sliding_windows_exchange_events_once(events: DataFrame) -> None:
     """Events once; slices, combined before that, twice. Events are sorted forward and backward."""
-    found = nodes(
+    operators = nodes(
         aggregate(
             events,
             SlidingWindow(size="1h"),
@@ -286,8 +296,8 @@ def test_sliding_windows_exchange_events_once(events: DataFrame) -> None:
             **COMMON,
         )
     )
-    assert (found["Exchange"], found["Sort"], found["Window"]) == (3, 3, 3)
-    assert not [each for each in found if "Python" in each or "Arrow" in each]
+    assert (operators["Exchange"], operators["Sort"], operators["Window"]) == (3, 3, 3)
+    assert not [operator for operator in operators if "Python" in operator or "Arrow" in operator]
 
 
 def test_sliding_windows_of_a_job_share_events_and_what_follows_each_of_them(
@@ -307,10 +317,10 @@ def test_sliding_windows_of_a_job_share_events_and_what_follows_each_of_them(
         timed, definitions, key=["user"], engine=PLAIN, zone="UTC", id=None, arrival=[], keep=keep
     )
     # By key and value, once for all windows.
-    [found] = kept
-    assert (found["Exchange"], found["Sort"], found["FileScan"]) == (1, 1, 1)
-    for each in definitions:
-        of_window = exchanged(sliced.build(each).frame)
+    [operators] = kept
+    assert (operators["Exchange"], operators["Sort"], operators["FileScan"]) == (1, 1, 1)
+    for definition in definitions:
+        of_window = exchanged(sliced.build(definition).frame)
         assert of_window["Generate"] == 1
         assert "Scan" not in of_window
 
@@ -337,18 +347,20 @@ def test_count_windows_exchange_events_once(events: DataFrame) -> None:
     window = CountWindow(size=100, advance=100, order="time")
     result = aggregate(events, window, aggregates=FIXED_WIDTH, **COMMON)
     assert exchanged(result, "SinglePartition") == {}
-    found = exchanged(result)
+    operators = exchanged(result)
     # Events of keys with few events, and of keys with many.
-    assert found.pop("BroadcastHashJoin") == 2
-    assert set(found) == {"HashAggregate"}
-    assert not [each for each in nodes(result) if "Python" in each or "Arrow" in each]
+    assert operators.pop("BroadcastHashJoin") == 2
+    assert set(operators) == {"HashAggregate"}
+    assert not [
+        operator for operator in nodes(result) if "Python" in operator or "Arrow" in operator
+    ]
 
 
 def test_step_functions_sort_slices_up_and_down_however_many_windows(events: DataFrame) -> None:
     def found(windows: list[str], more: dict[str, Aggregate]) -> Counter[str]:
         own = [
-            Metric(name, each, by=["user"], windows=windows, step="5m")
-            for name, each in (FIXED_WIDTH | more).items()
+            Metric(name, value, by=["user"], windows=windows, step="5m")
+            for name, value in (FIXED_WIDTH | more).items()
         ]
         return nodes(metrics(events, own, time="at"))
 
@@ -404,14 +416,14 @@ def test_values_as_of_events_exchange_them_once_and_join_nothing(
 ) -> None:
     own = [
         Metric(
-            name, each, by=["user"], windows=["1h", "1d", "7d", "30d", "90d"][:windows], step="5m"
+            name, value, by=["user"], windows=["1h", "1d", "7d", "30d", "90d"][:windows], step="5m"
         )
-        for name, each in aggregates.items()
+        for name, value in aggregates.items()
     ]
-    found = nodes(metrics_at(events, own, time="at", before=before))
-    assert (found["Exchange"], found["Sort"], found["FileScan"]) == (1, sorts, 1)
-    assert not [each for each in found if "Join" in each or "Aggregate" in each]
+    operators = nodes(metrics_at(events, own, time="at", before=before))
+    assert (operators["Exchange"], operators["Sort"], operators["FileScan"]) == (1, sorts, 1)
+    assert not [operator for operator in operators if "Join" in operator or "Aggregate" in operator]
     labels = events.select("user", "at", "unused")
-    found = nodes(metrics_at(events, own, time="at", at=labels, before=before))
-    assert (found["Exchange"], found["Sort"], found["FileScan"]) == (1, sorts, 2)
-    assert not [each for each in found if "Join" in each or "Aggregate" in each]
+    operators = nodes(metrics_at(events, own, time="at", at=labels, before=before))
+    assert (operators["Exchange"], operators["Sort"], operators["FileScan"]) == (1, sorts, 2)
+    assert not [operator for operator in operators if "Join" in operator or "Aggregate" in operator]

@@ -99,7 +99,7 @@ def case(row: Any) -> list[Visit]:
 def test_rules_cut_as_plain_python_does(spark: SparkSession, name: str) -> None:
     window, every = WINDOWS[name], together()
     events = reference_rules.frame(spark, every)
-    found = aggregate(
+    sessions = aggregate(
         events,
         window,
         timezone="Europe/Berlin",
@@ -118,7 +118,7 @@ def test_rules_cut_as_plain_python_does(spark: SparkSession, name: str) -> None:
         expected.append(
             (own[0].key, own[0].time, own[-1].time, len(own), sum(values), first.campaign, values)
         )
-    made = [tuple(row) for row in rows(found)]
+    made = [tuple(row) for row in rows(sessions)]
     assert len({row[1] for row in made}) == len(made), "ids are unique"
     drawn.check(
         Counter((*row[:1], *row[2:7], str(row[7])) for row in made),
@@ -136,7 +136,7 @@ def test_sessionize_and_aggregate_agree(spark: SparkSession, name: str) -> None:
         every = [replace(v, campaign=None, referrer=None, login=None, logout=None) for v in every]
     events = reference_rules.frame(spark, every)
     counts = {"n": agg.count(), "total": agg.sum("value")}
-    found = aggregate(events, window, aggregates=counts, **COMMON)
+    sessions = aggregate(events, window, aggregates=counts, **COMMON)
     by_id: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
     placed = rows(sessionize(events, window, **COMMON))
     assert len(placed) == len(every)
@@ -145,7 +145,7 @@ def test_sessionize_and_aggregate_agree(spark: SparkSession, name: str) -> None:
             by_id[row[8]].append(row)
         else:
             assert row[8:] == (None,) * 10
-    made = {(r[1], r[0], r[2], r[3], r[4], r[5]) for r in rows(found)}
+    made = {(r[1], r[0], r[2], r[3], r[4], r[5]) for r in rows(sessions)}
     again = {
         (id, own[0][0], own[0][9], own[0][10], len(own), sum(r[7] for r in own))
         for id, own in by_id.items()
@@ -163,7 +163,7 @@ def test_sessionize_and_aggregate_agree(spark: SparkSession, name: str) -> None:
             assert row[15] == (None if last else to_next / 1_000_000)
             assert row[16] == (None if start == end else pytest.approx(to_next / (end - start)))
             assert row[17] == len(own) - place + 1
-    assert all(each == set(range(1, len(each) + 1)) for each in numbers.values())
+    assert all(ordinals == set(range(1, len(ordinals) + 1)) for ordinals in numbers.values())
 
 
 def test_copies_of_an_event_count_once_before_rules_cut(spark: SparkSession) -> None:
@@ -171,7 +171,7 @@ def test_copies_of_an_event_count_once_before_rules_cut(spark: SparkSession) -> 
         [("a", 0, "1"), ("a", 0, "1"), ("a", 1, "2"), ("a", 2, "3"), ("a", 2, "3")],
         "key string, time bigint, id string",
     )
-    found = aggregate(
+    sessions = aggregate(
         events,
         SessionWindow(gap="30m", max_events=2),
         key="key",
@@ -180,7 +180,7 @@ def test_copies_of_an_event_count_once_before_rules_cut(spark: SparkSession) -> 
         id="id",
         aggregates={"n": agg.count()},
     )
-    assert sorted(row["n"] for row in found.collect()) == [1, 2]
+    assert sorted(row["n"] for row in sessions.collect()) == [1, 2]
 
 
 @pytest.mark.spark_only
@@ -191,10 +191,10 @@ def test_equal_keys_are_one_key_where_slices_leave_a_doubt(spark: SparkSession) 
     )
     window = SessionWindow(gap="30m", new_when="page")
     counts = {"n": agg.count()}
-    found = aggregate(
+    sessions = aggregate(
         events, window, key="key", time="time", time_format="epoch_us", aggregates=counts
     )
-    assert [row["n"] for row in found.collect()] == [1] * 6
+    assert [row["n"] for row in sessions.collect()] == [1] * 6
 
 
 REFUSED = [

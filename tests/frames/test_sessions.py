@@ -54,9 +54,10 @@ def expected(given_events: Iterable[Event], engine: str) -> Counter[tuple]:
     inclusive, behind, tick, null_key, before_1970 = ENGINES[engine]
     used = reference.usable(given_events, null_key=null_key, tick=tick)
     used = [e for e in used if before_1970 or e.time >= 0]
-    found = reference.sessions(used, GAP, inclusive=inclusive)
+    sessions = reference.sessions(used, GAP, inclusive=inclusive)
     return Counter(
-        (s[0].key, s[0].time, s[-1].time + behind, len(s), sum(e.value for e in s)) for s in found
+        (s[0].key, s[0].time, s[-1].time + behind, len(s), sum(e.value for e in s))
+        for s in sessions
     )
 
 
@@ -66,13 +67,13 @@ FAR = 1_000 * GAP
 
 def apart(cases: list[list[Event]]) -> list[Event]:
     """The events of all cases, by key; all share the NULL key, so its events are apart in time."""
-    found = drawn.apart(cases)
+    together = drawn.apart(cases)
     numbers = [number for number, events in enumerate(cases) for _ in events]
     # On both sides of 1970 in turn; those of case 0 stay where they are.
     shifts = [FAR * ((n + 1) // 2) * (-1) ** n for n in numbers]
     return [
         replace(e, time=e.time + shift) if e.key is None and e.time is not None else e
-        for e, shift in zip(found, shifts, strict=True)
+        for e, shift in zip(together, shifts, strict=True)
     ]
 
 
@@ -123,8 +124,8 @@ def test_sessionize_gives_every_event_its_session(spark: SparkSession, empty: bo
     given_frame = frame(spark, together)
     result = sessionize(given_frame, SessionWindow(gap="60s"), **COMMON)
     assert result.columns[: len(given_frame.columns)] == given_frame.columns
-    found = rows(result)
-    assert len(found) == len(together)
+    collected = rows(result)
+    assert len(collected) == len(together)
 
     number: dict[tuple, int] = {}
     expected_rows: list[tuple[Any, ...]] = []
@@ -137,11 +138,11 @@ def test_sessionize_gives_every_event_its_session(spark: SparkSession, empty: bo
         for place, e in enumerate(ordered, 1):
             bounds = (session[0].time, session[-1].time)
             expected_rows.append((e.key, e.time, e.value, *bounds, number[key], place))
-    placed = [(*row[:3], *row[6:10]) for row in found if row[5] is not None]
+    placed = [(*row[:3], *row[6:10]) for row in collected if row[5] is not None]
     drawn.check(
         Counter(placed), Counter(expected_rows), case=lambda row: cases[drawn.number(row[0])]
     )
-    left_out = [row for row in found if row[5] is None]
+    left_out = [row for row in collected if row[5] is None]
     assert all(row[5:] == (None,) * 10 for row in left_out)
     assert len(left_out) == sum(1 for e in together if e.key is None or e.time is None)
 
@@ -154,9 +155,9 @@ def test_columns_of_any_name_stay(spark: SparkSession) -> None:
         SessionWindow(gap="1s"),
         SessionWindow(gap="1s", max_events=1, max_duration="1s"),
     ):
-        found = sessionize(events, window, key="key", time="at", time_format="epoch_us")
-        assert found.columns[:5] == ["key", "at", *odd]
-        assert sorted(tuple(row)[2:5] for row in found.collect()) == [(1, 2, 3), (4, 5, 6)]
+        result = sessionize(events, window, key="key", time="at", time_format="epoch_us")
+        assert result.columns[:5] == ["key", "at", *odd]
+        assert sorted(tuple(row)[2:5] for row in result.collect()) == [(1, 2, 3), (4, 5, 6)]
 
 
 def test_ids_are_alike_in_both_and_depend_on_key_and_start_alone(spark: SparkSession) -> None:
@@ -193,9 +194,9 @@ def test_composite_keys_do_not_run_together(spark: SparkSession) -> None:
         time_format="epoch_us",
         aggregates={"n": agg.count()},
     )
-    found = result.collect()
-    assert len(found) == 4  # partly NULL keys are keys; only all NULL is none
-    assert len({row["session_id"] for row in found}) == 4
+    sessions = result.collect()
+    assert len(sessions) == 4  # partly NULL keys are keys; only all NULL is none
+    assert len({row["session_id"] for row in sessions}) == 4
 
 
 @pytest.mark.spark_only
@@ -242,8 +243,11 @@ def test_order_of_rows_and_partitions_change_nothing(spark: SparkSession) -> Non
         "all": agg.collect_list("value"),
     }
     results = [
-        {tuple(map(str, row)) for row in rows(aggregate(each, window, aggregates=kinds, **COMMON))}
-        for each in (some, some.orderBy(F.desc("value")).repartition(7), some.coalesce(1))
+        {
+            tuple(map(str, row))
+            for row in rows(aggregate(variant, window, aggregates=kinds, **COMMON))
+        }
+        for variant in (some, some.orderBy(F.desc("value")).repartition(7), some.coalesce(1))
     ]
     assert results[0] == results[1] == results[2]
 

@@ -42,7 +42,7 @@ AGGREGATES: dict[str, Aggregate] = {
     "about": agg.count_distinct("value", approximate=True),
     "near": agg.quantile("value", 0.5),
 }
-HERE = {name: each for name, each in AGGREGATES.items() if computed(each, of_events=True)}
+HERE = {name: kind for name, kind in AGGREGATES.items() if computed(kind, of_events=True)}
 
 
 @cache
@@ -51,10 +51,10 @@ def clusters(unit: int) -> st.SearchStrategy[list[Event]]:
     time = st.builds(
         lambda n, fine: n * unit + fine, st.integers(-70, 70), st.sampled_from([-1, 0, 0, 1])
     )
-    each = st.tuples(st.sampled_from("ab"), time, st.none() | st.integers(-9, 9))
-    return drawn.few_or_many(each).map(
+    event = st.tuples(st.sampled_from("ab"), time, st.none() | st.integers(-9, 9))
+    return drawn.few_or_many(event).map(
         # Arrivals are not in the order of time, and two are at once.
-        lambda found: [Event(k, t, v, None, i // 2) for i, (k, t, v) in enumerate(found)]
+        lambda cluster: [Event(k, t, v, None, i // 2) for i, (k, t, v) in enumerate(cluster)]
     )
 
 
@@ -67,7 +67,7 @@ def folded(events: Iterable[Event]) -> tuple[Any, ...]:
     inside = sorted(events, key=order)
     values = [e.value for e in inside if e.value is not None]
     distinct = len(set(values))
-    found = {
+    by_name = {
         "n": len(inside),
         "present": len(values),
         "total": sum(values) if values else None,
@@ -84,7 +84,7 @@ def folded(events: Iterable[Event]) -> tuple[Any, ...]:
         # For up to 200 values the sketch gives the lower of the two in the middle.
         "near": sorted(values)[(len(values) - 1) // 2] if values else None,
     }
-    return tuple(found[name] for name in HERE)
+    return tuple(by_name[name] for name in HERE)
 
 
 def around(event: Event, own: Sequence[Event], window: SlidingWindow) -> list[Event]:
@@ -120,9 +120,9 @@ def test_each_event_has_what_surrounds_it(
     events = drawn.apart(cases)
     given = frame(spark, [*events, Event("0:a", None, 1), Event(None, 5, 1)])
     result = aggregate(given, window, aggregates=HERE, arrival="arrival", **COMMON)
-    found: dict[str, Counter[Any]] = {}
+    windows: dict[str, Counter[Any]] = {}
     for key, time, *values in rows(result):
-        found.setdefault(key, Counter())[(time, *map(_comparable, values))] += 1
+        windows.setdefault(key, Counter())[(time, *map(_comparable, values))] += 1
     own: dict[str, list[Event]] = {}
     for event in events:
         own.setdefault(str(event.key), []).append(event)
@@ -133,7 +133,7 @@ def test_each_event_has_what_surrounds_it(
         )
         for key, mine in own.items()
     }
-    drawn.check(found, expected, lambda key: cases[drawn.number(key)])
+    drawn.check(windows, expected, lambda key: cases[drawn.number(key)])
 
 
 def _comparable(value: Any) -> Any:
@@ -157,10 +157,10 @@ def test_distinct_windows_are_those_of_kafka_streams(spark: SparkSession) -> Non
     }
     given = frame(spark, [*events, Event("0:a", None, 1)])
     result = aggregate(given, window, aggregates=counted, engine="kafka-streams", **COMMON)
-    found: dict[str, set[Any]] = {}
+    windows: dict[str, set[Any]] = {}
     for key, *row in rows(result):
-        assert tuple(row) not in found.setdefault(key, set())
-        found[key].add(tuple(row))
+        assert tuple(row) not in windows.setdefault(key, set())
+        windows[key].add(tuple(row))
     expected = {}
     for number, times in enumerate(cases):
         arriving = [
@@ -171,7 +171,7 @@ def test_distinct_windows_are_those_of_kafka_streams(spark: SparkSession) -> Non
         assert not replayed.dropped_windows
         if replayed.final:
             expected[f"{number}:a"] = {(w.start, w.end, *w.values.values()) for w in replayed.final}
-    drawn.check(found, expected, lambda key: cases[drawn.number(key)])
+    drawn.check(windows, expected, lambda key: cases[drawn.number(key)])
 
 
 @pytest.mark.parametrize("engine", ["plain", "flink"])
@@ -186,9 +186,9 @@ def test_they_are_those_of_the_replay(spark: SparkSession, engine: str) -> None:
         engine=engine,
         **COMMON,
     )
-    found: dict[str, Counter[Any]] = {}
+    windows: dict[str, Counter[Any]] = {}
     for key, *row in rows(result):
-        found.setdefault(key, Counter())[tuple(row)] += 1
+        windows.setdefault(key, Counter())[tuple(row)] += 1
     expected = {}
     patient = {} if engine == "plain" else {"watermark_delay": "1h"}
     for number, events in enumerate(placed):
@@ -207,7 +207,7 @@ def test_they_are_those_of_the_replay(spark: SparkSession, engine: str) -> None:
                 (w.end, w.values["n"], w.values["total"]) for w in replayed.final
             )
     assert ENGINES[engine].tick_us == (1 if engine == "plain" else 1000)
-    drawn.check(found, expected, lambda key: cases[drawn.number(key)])
+    drawn.check(windows, expected, lambda key: cases[drawn.number(key)])
 
 
 def test_a_copy_of_an_event_counts_once(spark: SparkSession) -> None:
@@ -238,9 +238,9 @@ def test_an_id_that_is_of_the_key_is_there_once(spark: SparkSession) -> None:
         [("a", 0, "x"), ("a", 0, "x")], "key string, time long, id string"
     )
     given = {**COMMON, "key": ["key", "id"], "id": "id"}
-    found = aggregate(events, SlidingWindow(size="1h"), aggregates={"n": agg.count()}, **given)
-    assert found.columns == ["key", "id", "event_time", "n"]
-    assert [row["n"] for row in found.collect()] == [1]
+    result = aggregate(events, SlidingWindow(size="1h"), aggregates={"n": agg.count()}, **given)
+    assert result.columns == ["key", "id", "event_time", "n"]
+    assert [row["n"] for row in result.collect()] == [1]
 
 
 @pytest.mark.spark_only
@@ -254,9 +254,9 @@ def test_sums_of_doubles_do_not_drift(spark: SparkSession) -> None:
         aggregates={"total": agg.sum("value"), "spread": agg.variance("value")},
         **COMMON,
     )
-    found = {time: values for _, time, *values in rows(result)}
+    by_time = {time: values for _, time, *values in rows(result)}
     for time in range(13, len(values)):
-        total, spread = found[time]
+        total, spread = by_time[time]
         assert total == pytest.approx(1.0, abs=1e-14)
         assert spread == pytest.approx(0.0, abs=1e-30)
 
@@ -267,8 +267,8 @@ def test_distinct_values_are_counted_by_when_each_was_seen_last(
 ) -> None:
     """Zeros of both signs are one value, NaN is one, NULL none; a missing arrival is first."""
     value = st.sampled_from([None, 0.0, -0.0, float("nan"), 1.5, -7.0])
-    each = st.tuples(st.integers(-12, 12), value, st.none() | st.integers(0, 3))
-    cases = drawn.cases(drawn.few_or_many(each), 200)
+    event = st.tuples(st.integers(-12, 12), value, st.none() | st.integers(0, 3))
+    cases = drawn.cases(drawn.few_or_many(event), 200)
     events = drawn.apart([Event("a", t, v, None, a) for t, v, a in one] for one in cases)
     window = SlidingWindow(size="5us", before=before)
     result = aggregate(
@@ -281,9 +281,9 @@ def test_distinct_values_are_counted_by_when_each_was_seen_last(
         arrival="arrival",
         **COMMON,
     )
-    found: dict[str, Counter[Any]] = {}
+    windows: dict[str, Counter[Any]] = {}
     for key, *row in rows(result):
-        found.setdefault(key, Counter())[tuple(row)] += 1
+        windows.setdefault(key, Counter())[tuple(row)] += 1
     expected = {}
     for number, one in enumerate(cases):
         counts: Counter[Any] = Counter()
@@ -301,7 +301,7 @@ def test_distinct_values_are_counted_by_when_each_was_seen_last(
             counts[t, len(texts), len({str(v + 0.0) for v in inside if v < 1})] += 1
         if one:
             expected[f"{number}:a"] = counts
-    drawn.check(found, expected, lambda key: cases[drawn.number(key)])
+    drawn.check(windows, expected, lambda key: cases[drawn.number(key)])
 
 
 def test_null_keys_are_a_group_where_the_engine_has_them(spark: SparkSession) -> None:

@@ -45,8 +45,8 @@ def test_they_are_kept(spark: SparkSession, function: Callable[[DataFrame], Data
         [("a", 0, "x"), ("a", 60, "y"), ("a", 120, "x"), ("b", 5, None), (None, 9, "x")],
         "user string, t long, camp string",
     )
-    found = function(few.select("*", *(F.lit(each).alias(each) for each in NAMES)))
-    kept = found.select("user", "t", *NAMES).collect()
+    result = function(few.select("*", *(F.lit(name).alias(name) for name in NAMES)))
+    kept = result.select("user", "t", *NAMES).collect()
     assert sorted(map(tuple, kept), key=repr) == sorted(
         ((user, t, *NAMES) for user, t, _ in few.collect()), key=repr
     )
@@ -54,17 +54,17 @@ def test_they_are_kept(spark: SparkSession, function: Callable[[DataFrame], Data
 
 def test_they_are_aggregated(spark: SparkSession) -> None:
     events = spark.createDataFrame([("a", 0)], "user string, t long")
-    events = events.select("*", *(F.lit(each).alias(each) for each in NAMES))
-    values = {f"v{i}": agg.first(each) for i, each in enumerate(NAMES)}
-    found = aggregate(events, SessionWindow(gap="30m"), aggregates=values, **BY_KEY)
-    assert [tuple(row) for row in found.select(*values).collect()] == [tuple(NAMES)]
+    events = events.select("*", *(F.lit(name).alias(name) for name in NAMES))
+    values = {f"v{i}": agg.first(name) for i, name in enumerate(NAMES)}
+    result = aggregate(events, SessionWindow(gap="30m"), aggregates=values, **BY_KEY)
+    assert [tuple(row) for row in result.select(*values).collect()] == [tuple(NAMES)]
 
 
 def test_names_that_sql_quotes(spark: SparkSession) -> None:
     """The names of a dimension and a metric, with several groupings side by side."""
     events = spark.createDataFrame([("a", 0), ("b", 60)], "`geo.o``clock` string, t long")
     own = Metric("n.`", "count", by=[["geo.o`clock"], []], windows=["1h"], step="5m")
-    found = metrics_at(events, [own], time="t", time_format="epoch_s")
+    result = metrics_at(events, [own], time="t", time_format="epoch_s")
     names = ["geo.o`clock", "t", "n.`_by_geo.o`clock_1h", "n.`_by_all_1h", "ties"]
-    assert found.columns == names
-    assert sorted(map(tuple, found.collect())) == [("a", 0, 1, 1, 0), ("b", 60, 1, 2, 0)]
+    assert result.columns == names
+    assert sorted(map(tuple, result.collect())) == [("a", 0, 1, 1, 0), ("b", 60, 1, 2, 0)]

@@ -38,7 +38,7 @@ NO_RIGHT = (None, None, None)
 
 
 def frame(spark: SparkSession, rows: Iterable[Row]) -> DataFrame:
-    return from_rows(spark, [each.whole for each in rows], SCHEMA)
+    return from_rows(spark, [row.whole for row in rows], SCHEMA)
 
 
 def same_key(a: Row, b: Row) -> bool:
@@ -50,25 +50,25 @@ def joined(
     left: Sequence[Row], right: Sequence[Row], how: str, meets: Callable[[int, int], bool]
 ) -> Counter[tuple[Any, ...]]:
     """The rows of a join; `meets` takes the indexes of a left and a right event."""
-    found: Counter[tuple[Any, ...]] = Counter()
+    rows: Counter[tuple[Any, ...]] = Counter()
     partners: set[int] = set()
     for i, one in enumerate(left):
         own = [j for j in range(len(right)) if meets(i, j)]
         partners |= set(own)
         if how in ("semi", "anti"):
             if (how == "semi") == bool(own):
-                found[one.whole] += 1
+                rows[one.whole] += 1
             continue
         for j in own:
-            found[(*one.whole, right[j].time, right[j].value, right[j].arrival)] += 1
+            rows[(*one.whole, right[j].time, right[j].value, right[j].arrival)] += 1
         if not own and how in ("left", "full"):
-            found[(*one.whole, *NO_RIGHT)] += 1
+            rows[(*one.whole, *NO_RIGHT)] += 1
     if how == "full":
         for j, other in enumerate(right):
             if j not in partners:
                 alone = (other.time, other.value, other.arrival)
-                found[(other.key, other.part, None, None, None, *alone)] += 1
-    return found
+                rows[(other.key, other.part, None, None, None, *alone)] += 1
+    return rows
 
 
 @cache
@@ -100,9 +100,9 @@ def apart(cases: Sequence[Case]) -> tuple[list[Row], list[Row]]:
     """
     left, right = (
         [
-            each if each.key is None else replace(each, key=f"{number}:{each.key}")
+            row if row.key is None else replace(row, key=f"{number}:{row.key}")
             for number, case in enumerate(cases)
-            for each in case[side]
+            for row in case[side]
         ]
         for side in (0, 1)
     )
@@ -118,8 +118,8 @@ def by_case(
     expected: Callable[[list[Row], list[Row]], Counter[tuple[Any, ...]]],
 ) -> Counter[tuple[Any, ...]]:
     """The expected rows of all cases together."""
-    found: Counter[tuple[Any, ...]] = Counter()
+    rows: Counter[tuple[Any, ...]] = Counter()
     for number in range(len(cases)):
         one = apart([([], [])] * number + [cases[number]])
-        found += expected(*one)
-    return found
+        rows += expected(*one)
+    return rows

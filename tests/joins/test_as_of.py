@@ -31,7 +31,7 @@ def cases() -> list[Case]:
 def before(
     own: Row, right: list[Row], *, tolerance: int | None, exact: bool, arrived: bool
 ) -> tuple[Any, ...]:
-    found = [
+    candidates = [
         other
         for other in right
         if None not in (own.time, other.time)
@@ -39,17 +39,17 @@ def before(
         and (other.time < own.time or (exact and other.time == own.time))  # type: ignore[operator]
         and (tolerance is None or own.time - other.time <= tolerance)  # type: ignore[operator]
     ]
-    if not found:
+    if not candidates:
         return reference.NO_RIGHT
     # Columns in their order: value, then arrival; NULL is the least.
     last = max(
-        found,
-        key=lambda each: (
-            each.time,
-            each.arrival if arrived else 0,
-            each.value is not None,
-            each.value or 0,
-            each.arrival,
+        candidates,
+        key=lambda row: (
+            row.time,
+            row.arrival if arrived else 0,
+            row.value is not None,
+            row.value or 0,
+            row.arrival,
         ),
     )
     return last.time, last.value, last.arrival
@@ -99,9 +99,9 @@ def test_nothing_is_left_of_what_is_too_long_before(spark: SparkSession) -> None
         "SELECT 0 AS user, timestamp_seconds(0) AS at, 7 AS x, named_struct('a', 8) AS info"
     )
     result = as_of(left, right, on="user", time="at", tolerance="10s")
-    found = result.select("at", "x", "info.a", F.col("info").isNull().alias("none")).orderBy("at")
+    matches = result.select("at", "x", "info.a", F.col("info").isNull().alias("none")).orderBy("at")
     near, far = (7, 8, False), (None, None, True)
-    assert [tuple(row)[1:] for row in found.collect()] == [near, near, far, far]
+    assert [tuple(row)[1:] for row in matches.collect()] == [near, near, far, far]
 
 
 def test_without_a_key(spark: SparkSession) -> None:
@@ -120,7 +120,9 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "error", "message"), REFUSED, ids=lambda each: str(each))
+@pytest.mark.parametrize(
+    ("given", "error", "message"), REFUSED, ids=lambda parameter: str(parameter)
+)
 def test_what_is_refused(
     spark: SparkSession, given: dict[str, Any], error: type[Exception], message: str
 ) -> None:

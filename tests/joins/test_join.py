@@ -108,7 +108,7 @@ def test_pairs_of_windows(
         if not close(left, right, i, j, 100, 100):
             return []
         held = windows(right[j].time)  # type: ignore[arg-type]
-        return [each for each in windows(left[i].time) if each in held]  # type: ignore[arg-type]
+        return [bounds for bounds in windows(left[i].time) if bounds in held]  # type: ignore[arg-type]
 
     def expected(left: list[Row], right: list[Row]) -> Counter[Any]:
         once = reference.joined(left, right, how, lambda i, j: bool(shared(left, right, i, j)))
@@ -145,8 +145,8 @@ def test_every_type_of_key(spark: SparkSession) -> None:
         "(double('NaN'), -0.0D, true, date'2026-01-01', x'00', 1.5BD, timestamp_ntz'2026-01-01')",
     )
     one, other = (
-        spark.sql(f"SELECT *, timestamp_seconds(0) at FROM VALUES {each} t(a, b, c, d, e, f, g)")
-        for each in kinds
+        spark.sql(f"SELECT *, timestamp_seconds(0) at FROM VALUES {kind} t(a, b, c, d, e, f, g)")
+        for kind in kinds
     )
     for how, pairs in (("inner", 1), ("anti", 0), ("full", 1)):
         result = join(one, other, on=list("abcdefg"), time="at", within="1s", how=how)
@@ -158,8 +158,8 @@ def test_every_type_of_key(spark: SparkSession) -> None:
 @pytest.mark.spark_only
 def test_texts_that_a_collation_takes_for_equal(spark: SparkSession) -> None:
     one, other = (
-        spark.sql(f"SELECT collate('{each}', 'UTF8_LCASE') AS user, timestamp_seconds(0) at")
-        for each in "Aa"
+        spark.sql(f"SELECT collate('{letter}', 'UTF8_LCASE') AS user, timestamp_seconds(0) at")
+        for letter in "Aa"
     )
     assert join(one, other, on="user", time="at", within="1s").count() == 1
     assert join(one, other, on="user", time="at", within="1s", how="anti").count() == 0
@@ -222,7 +222,9 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "error", "message"), REFUSED, ids=lambda each: str(each))
+@pytest.mark.parametrize(
+    ("given", "error", "message"), REFUSED, ids=lambda parameter: str(parameter)
+)
 def test_what_is_refused(
     spark: SparkSession, given: dict[str, Any], error: type[Exception], message: str
 ) -> None:

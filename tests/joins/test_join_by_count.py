@@ -28,12 +28,12 @@ def cases() -> list[Case]:
 
 def pairs(left: list[Row], right: list[Row], count: int, *, arrived: bool) -> set[tuple[int, int]]:
     """Indexes of left and right events: each event with the last ones of the other side so far."""
-    found: set[tuple[int, int]] = set()
+    indexes: set[tuple[int, int]] = set()
     usable = [
-        (each, side, index)
+        (event, side, index)
         for side, events in enumerate((left, right))
-        for index, each in enumerate(events)
-        if None not in (each.key, each.part, each.time)
+        for index, event in enumerate(events)
+        if None not in (event.key, event.part, event.time)
     ]
     usable.sort(
         key=lambda one: (
@@ -45,15 +45,15 @@ def pairs(left: list[Row], right: list[Row], count: int, *, arrived: bool) -> se
             one[0].arrival,
         )
     )
-    for key in {(each.key, each.part) for each, _, _ in usable}:
+    for key in {(event.key, event.part) for event, _, _ in usable}:
         so_far: tuple[list[int], list[int]] = ([], [])
-        for each, side, index in usable:
-            if (each.key, each.part) != key:
+        for event, side, index in usable:
+            if (event.key, event.part) != key:
                 continue
             for other in so_far[1 - side][-count:]:
-                found.add((index, other) if side == 0 else (other, index))
+                indexes.add((index, other) if side == 0 else (other, index))
             so_far[side].append(index)
-    return found
+    return indexes
 
 
 @pytest.mark.parametrize("how", HOWS)
@@ -75,10 +75,10 @@ def test_pairs_are_those_of_plain_python(
     )
 
     def expected(left: list[Row], right: list[Row]) -> Counter[tuple[Any, ...]]:
-        found = pairs(left, right, count, arrived=arrived)
+        indexes = pairs(left, right, count, arrived=arrived)
         if where:
-            found = {(i, j) for i, j in found if None is not left[i].value == right[j].value}
-        return reference.joined(left, right, how, lambda i, j: (i, j) in found)
+            indexes = {(i, j) for i, j in indexes if None is not left[i].value == right[j].value}
+        return reference.joined(left, right, how, lambda i, j: (i, j) in indexes)
 
     every = reference.by_case(cases(), expected)
     drawn.check(reference.Counter(rows(result)), every, reference.case_of(cases()))
@@ -86,9 +86,9 @@ def test_pairs_are_those_of_plain_python(
 
 def test_the_text_of_a_number(spark: SparkSession) -> None:
     events = spark.range(4).selectExpr("1 key", "id", "timestamp_seconds(id) at")
-    found = join(events, events, on="key", time="at", within="2 messages").collect()
+    joined = join(events, events, on="key", time="at", within="2 messages").collect()
     # At one instant the left event comes first.
-    pairs = {(row.id, row.id_right) for row in found}
+    pairs = {(row.id, row.id_right) for row in joined}
     assert pairs == {(a, b) for a in range(4) for b in range(4) if -1 <= b - a < 2 or a - b == 2}
 
 
@@ -101,7 +101,9 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "error", "message"), REFUSED, ids=lambda each: str(each))
+@pytest.mark.parametrize(
+    ("given", "error", "message"), REFUSED, ids=lambda parameter: str(parameter)
+)
 def test_what_is_refused(
     spark: SparkSession, given: dict[str, Any], error: type[Exception], message: str
 ) -> None:

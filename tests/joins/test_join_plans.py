@@ -56,10 +56,10 @@ PLANS: dict[str, tuple[Callable[[DataFrame], DataFrame], int, int]] = {
 @pytest.mark.parametrize("name", PLANS)
 def test_exchanges_and_sorts(events: DataFrame, name: str) -> None:
     build, exchanges, sorts = PLANS[name]
-    found = nodes(build(events))
-    assert (found["Exchange"], found["Sort"]) == (exchanges, sorts)
-    assert not [each for each in found if "Python" in each or "Arrow" in each]
-    assert found["CartesianProduct"] + found["BroadcastNestedLoopJoin"] == 0
+    operators = nodes(build(events))
+    assert (operators["Exchange"], operators["Sort"]) == (exchanges, sorts)
+    assert not [operator for operator in operators if "Python" in operator or "Arrow" in operator]
+    assert operators["CartesianProduct"] + operators["BroadcastNestedLoopJoin"] == 0
 
 
 def test_rows_meet_by_one_number(events: DataFrame) -> None:
@@ -72,5 +72,5 @@ def test_rows_meet_by_one_number(events: DataFrame) -> None:
 
 
 def test_columns_that_are_not_asked_for_are_not_read(events: DataFrame) -> None:
-    found = paired("left")(events).select("user", "amount", "amount_right")
-    assert "unused" not in explained(found)
+    joined = paired("left")(events).select("user", "amount", "amount_right")
+    assert "unused" not in explained(joined)

@@ -38,12 +38,12 @@ Reasons = Counter[tuple[str, str, tuple[str, ...]]]
 def proved_reasons(found: Reconciled) -> Reasons:
     return Counter(
         (
-            str(each.key),
-            repr((each.difference.batch, each.difference.stream)),
-            each.explanation.causes,
+            str(explained.key),
+            repr((explained.difference.batch, explained.difference.stream)),
+            explained.explanation.causes,
         )
-        for each in found.differences
-        if each.explanation.proved
+        for explained in found.differences
+        if explained.explanation.proved
     )
 
 
@@ -129,32 +129,32 @@ def test_lost_events_and_late_ones(
         return {(row[2], row[3]) for row in rows}
 
     of_stream = [e for e in events if e.n not in lost]
-    found = compared(spark, tmp_path, events, of_stream, engine, how, **DELAY[engine])
+    comparison = compared(spark, tmp_path, events, of_stream, engine, how, **DELAY[engine])
     ids = {event.id for event in events if event.n in lost}
     pairs = [
-        (each, (row.values["id"], row.values["id_right"]))
-        for each in found.differences
-        for row in each.difference.batch
+        (explained, (row.values["id"], row.values["id_right"]))
+        for explained in comparison.differences
+        for row in explained.difference.batch
     ]
     proved: Counter[str] = Counter()
-    for each, pair in pairs:
-        (cause,) = each.explanation.causes
-        if each.explanation.proved:
+    for explained, pair in pairs:
+        (cause,) = explained.explanation.causes
+        if explained.explanation.proved:
             proved[cause] += 1
             if cause == "missing_in_stream":
-                assert ids & set(pair), each
+                assert ids & set(pair), explained
             else:
                 # Even if its events had come, the stream would have lacked it.
-                assert pair not in wrote(set(pair)), each
-    for each in found.differences:
-        for row in each.difference.stream if each.explanation.proved else ():
+                assert pair not in wrote(set(pair)), explained
+    for explained in comparison.differences:
+        for row in explained.difference.stream if explained.explanation.proved else ():
             alone = row.values["id"], row.values["id_right"]
-            (cause,) = each.explanation.causes
+            (cause,) = explained.explanation.causes
             if None in alone and cause in ("late", "missing_in_stream"):
                 partners = {
                     id for _, pair in pairs if set(pair) & set(alone) - {None} for id in pair
                 }
-                assert (alone in wrote(partners)) == (cause == "late"), each
+                assert (alone in wrote(partners)) == (cause == "late"), explained
     assert proved["late"] > 0
     assert proved["missing_in_stream"] > 0
     assert proved.total() > 100
@@ -171,11 +171,11 @@ def test_a_late_event_of_a_key_that_lost_another(spark: SparkSession, tmp_path: 
         Placed("a", 3, 6, False, 4, "a3"),
     ]
     came = [event for event in events if event.id != "a2"]
-    found = compared(spark, tmp_path, events, came, "flink", "inner", watermark_delay="0s")
+    comparison = compared(spark, tmp_path, events, came, "flink", "inner", watermark_delay="0s")
     assert {
-        (row.values["id_right"], *each.explanation.causes, each.explanation.proved)
-        for each in found.differences
-        for row in each.difference.batch
+        (row.values["id_right"], *explained.explanation.causes, explained.explanation.proved)
+        for explained in comparison.differences
+        for row in explained.difference.batch
     } == {("a2", "missing_in_stream", True), ("a3", "late", True)}
 
 
@@ -192,8 +192,8 @@ def test_rows_that_only_the_table_has(spark: SparkSession, tmp_path: Path) -> No
     job.run(spark)
     write(tmp_path / "events", events[2:])
     write_stream(tmp_path / WROTE, emitted(events[2:], "inner", engine="flink"))
-    found = reconciled(job, spark, tmp_path)
-    assert (found.causes, found.unexplained) == ({"unexplained": 1}, 1)
+    comparison = reconciled(job, spark, tmp_path)
+    assert (comparison.causes, comparison.unexplained) == ({"unexplained": 1}, 1)
 
 
 @pytest.mark.parametrize("copies", [{1: 0, 2: 0}, {2: 0, 1: 0}])
@@ -237,8 +237,8 @@ def test_a_pair_between_whose_events_the_clock_may_have_moved(
         Placed("a", 1, 1, False, 1, "y"),
         Placed("b", 900, 1, False, 1, "z"),
     ]
-    found = compared(spark, tmp_path, events, before, "kafka-streams", "inner", grace="0s")
-    assert (len(found.differences), found.possible + found.unexplained) == (1, 1)
+    comparison = compared(spark, tmp_path, events, before, "kafka-streams", "inner", grace="0s")
+    assert (len(comparison.differences), comparison.possible + comparison.unexplained) == (1, 1)
 
 
 def test_a_pair_that_may_have_come_before_the_clock_moved(
@@ -257,10 +257,10 @@ def test_a_pair_that_may_have_come_before_the_clock_moved(
     assert len(emitted(in_time, "inner", **settings)) == 2
     for number, others in enumerate([(buy, click, other), (other, click, buy)]):
         (tmp_path / str(number)).mkdir()
-        found = compared(
+        comparison = compared(
             spark, tmp_path / str(number), [*before, *others], before, how="inner", **settings
         )
-        assert (len(found.differences), found.possible + found.unexplained) == (1, 1)
+        assert (len(comparison.differences), comparison.possible + comparison.unexplained) == (1, 1)
 
 
 def test_an_event_that_was_delivered_twice_and_lost(spark: SparkSession, tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_an_event_that_was_delivered_twice_and_lost(spark: SparkSession, tmp_pat
         Placed("c", 990, 6, True, 1, "v"),
     ]
     came = [event for event in events if event.id != "y"]
-    found = compared(spark, tmp_path, events, came, "kafka-streams", "left")
-    of_a = [each for each in found.differences if each.key == ("a",)]
-    assert [each.explanation.causes for each in of_a] == [("missing_in_stream",)] * 2
-    assert all(each.explanation.proved for each in of_a)
+    comparison = compared(spark, tmp_path, events, came, "kafka-streams", "left")
+    of_a = [explained for explained in comparison.differences if explained.key == ("a",)]
+    assert [explained.explanation.causes for explained in of_a] == [("missing_in_stream",)] * 2
+    assert all(explained.explanation.proved for explained in of_a)

@@ -41,7 +41,7 @@ def sliced(events: DataFrame, windows: list[JoinWindow], id: str | None = None) 
     rules = EventRules(key=("key", "part"), time="time", time_format="epoch_us", null_key=True)
     return slice_events(
         normalise(events, rules),
-        [Definition(each, {}) for each in windows],
+        [Definition(join, {}) for join in windows],
         key=["key", "part"],
         engine=PLAIN,
         zone="UTC",
@@ -53,11 +53,11 @@ def sliced(events: DataFrame, windows: list[JoinWindow], id: str | None = None) 
 
 def frame(spark: SparkSession, left: list[Row], right: list[Row]) -> DataFrame:
     sides = (("left", left), ("right", right), ("neither", right))
-    listed = [(*each.whole, side) for side, own in sides for each in own]
+    listed = [(*row.whole, side) for side, own in sides for row in own]
     return from_rows(spark, listed, f"{reference.SCHEMA}, side string")
 
 
-def told(found: DataFrame, how: str) -> Counter[tuple[Any, ...]]:
+def counted_rows(found: DataFrame, how: str) -> Counter[tuple[Any, ...]]:
     """The rows in the form in which `join` gives them."""
     at = "left_time" if how == "full" else "event_time"
     theirs = ["unix_micros(right_time)", *THEIRS] if "right_time" in found.columns else []
@@ -72,7 +72,7 @@ def test_pairs_are_those_of_plain_python(
     spark: SparkSession, where: str | None, count: int | None
 ) -> None:
     cases = [
-        tuple([each for each in side if each.time is not None] for side in case)
+        tuple([row for row in side if row.time is not None] for side in case)
         for case in drawn.cases(reference.sides(10), 200)
     ]
     left, right = reference.apart(cases)
@@ -100,9 +100,9 @@ def test_pairs_are_those_of_plain_python(
     def expected(how: str) -> Counter[Any]:
         return reference.by_case(cases, lambda left, right: made(left, right, how))
 
-    for how, each in zip(HOWS, every, strict=True):
-        built = cut.build(Definition(each, {}))
-        drawn.check(told(built.result(), how), expected(how), reference.case_of(cases))
+    for how, join in zip(HOWS, every, strict=True):
+        built = cut.build(Definition(join, {}))
+        drawn.check(counted_rows(built.result(), how), expected(how), reference.case_of(cases))
         # Each event has a row of its own, published or not.
         held = built.frame.agg(F.sum(built.kind.held)).collect()[0][0]
         assert held == assigned_to(cut.of(built.definition), built.definition)
@@ -128,10 +128,10 @@ def test_columns_within_columns(spark: SparkSession) -> None:
 def test_copies_count_once(spark: SparkSession) -> None:
     given = frame(spark, [Row("a", 5, 1)] * 2, [Row("a", 5, 2)] * 3)
     events = given.withColumn("id", F.concat("side", F.coalesce("value", F.lit(0))))
-    each = window("inner")
-    found = sliced(events, [each], "id").build(Definition(each, {})).result()
-    assert found.columns[3:7] == ["id", "right_time", "id_right", "value"]
-    assert [(row.id, row.id_right) for row in found.collect()] == [("left1", "right2")]
+    join = window("inner")
+    result = sliced(events, [join], "id").build(Definition(join, {})).result()
+    assert result.columns[3:7] == ["id", "right_time", "id_right", "value"]
+    assert [(row.id, row.id_right) for row in result.collect()] == [("left1", "right2")]
 
 
 def test_what_does_not_fit_the_events_is_refused(spark: SparkSession) -> None:

@@ -22,11 +22,15 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 MS = 1_000
 #: Kafka Streams' joins: events without a partner sought at each event, or now and then; inner.
 JOINS = [
-    each
-    for each in recordings("joins")
-    if each.settings["name"] in ("full-5s-0s", "full-5s-throttled", "inner-asymmetric")
+    recording
+    for recording in recordings("joins")
+    if recording.settings["name"] in ("full-5s-0s", "full-5s-throttled", "inner-asymmetric")
 ]
-INTERVALS = [each for each in recordings("interval-join") if each.settings["name"] == "asymmetric"]
+INTERVALS = [
+    recording
+    for recording in recordings("interval-join")
+    if recording.settings["name"] == "asymmetric"
+]
 COMMON: Any = {"on": "key", "time": "time", "time_format": "epoch_ms", "arrival": "n"}
 SCHEMA = "key string, time bigint, n int, clock bigint, empty boolean"
 
@@ -74,7 +78,7 @@ def compared(spark: SparkSession, recording: Recording, pairs: Sequence[Pair]) -
         own = {"engine": "flink", "watermark_delay": f"PT{given['watermark_delay'].upper()}"}
         tick = 0
     else:
-        own = {each: given[each] for each in ("grace", "emit_interval", "spurious", "store")}
+        own = {name: given[name] for name in ("grace", "emit_interval", "spurious", "store")}
         tick = round(float(given["wall_clock_per_event"].removesuffix("s")) * 1e6)
     left, right = recorded(spark, tick)
     return reconcile_join(
@@ -93,13 +97,13 @@ def compared(spark: SparkSession, recording: Recording, pairs: Sequence[Pair]) -
 def joined(recording: Recording) -> list[Pair]:
     """The batch join, pair by pair."""
     given = recording.settings
-    before, after = (fixed(given[each], field=each).us // MS for each in ("before", "after"))
+    before, after = (fixed(given[name], field=name).us // MS for name in ("before", "after"))
     how = given.get("how", "inner")
     # Flink joins records without a value like any others.
     all_alike = given["engine"] == "flink"
-    events = [each for each in recording.input() if all_alike or not each["empty"]]
-    left = [each for each in events if each["side"] == "left"]
-    right = [each for each in events if each["side"] == "right"]
+    events = [event for event in recording.input() if all_alike or not event["empty"]]
+    left = [event for event in events if event["side"] == "left"]
+    right = [event for event in events if event["side"] == "right"]
     pairs: list[Pair] = [
         (one["key"], one["arrival"], two["arrival"])
         for one in left
@@ -118,46 +122,52 @@ def joined(recording: Recording) -> list[Pair]:
 
 def differing(found: JoinReconciled, side: str) -> Counter[Pair]:
     return Counter(
-        (each.row["key"], each.row["n"], each.row["n_right"])
-        for each in found.differences
-        if each.side == side
+        (difference.row["key"], difference.row["n"], difference.row["n_right"])
+        for difference in found.differences
+        if difference.side == side
     )
 
 
-@pytest.mark.parametrize("recording", [*JOINS, *INTERVALS], ids=lambda each: each.name)
+@pytest.mark.parametrize("recording", [*JOINS, *INTERVALS], ids=lambda recording: recording.name)
 def test_what_an_engine_wrote_is_explained(spark: SparkSession, recording: Recording) -> None:
     batch, stream = Counter(joined(recording)), Counter(written(recording))
-    found = compared(spark, recording, written(recording))
-    assert differing(found, "batch") == batch - stream
-    assert differing(found, "stream") == stream - batch
-    assert (found.matched, found.batch, found.stream) == (
+    comparison = compared(spark, recording, written(recording))
+    assert differing(comparison, "batch") == batch - stream
+    assert differing(comparison, "stream") == stream - batch
+    assert (comparison.matched, comparison.batch, comparison.stream) == (
         (batch & stream).total(),
         batch.total(),
         stream.total(),
     )
-    assert found.unexplained == 0
-    assert found.causes
+    assert comparison.unexplained == 0
+    assert comparison.causes
 
 
 def test_causes_of_a_recording(spark: SparkSession) -> None:
     """Causes are found, and rows that nothing explains are called unexplained."""
     (recording,) = (
-        each for each in recordings("joins") if each.settings["name"] == "left-5s-spurious"
+        candidate
+        for candidate in recordings("joins")
+        if candidate.settings["name"] == "left-5s-spurious"
     )
     pairs = written(recording)
-    found = compared(spark, recording, pairs)
-    assert found.causes == {"spurious": 80, "late": 62}
-    assert not found.ok(["late"])
-    assert found.ok(list(found.causes))
+    comparison = compared(spark, recording, pairs)
+    assert comparison.causes == {"spurious": 80, "late": 62}
+    assert not comparison.ok(["late"])
+    assert comparison.ok(list(comparison.causes))
     # For one key a row is missing, and for another one a row is there twice.
     times = Counter(right for _, _, right in pairs)
-    gone = next(each for each in pairs if each[0] == "b" and times[each[2]] > 1 and each[2])
-    twice = next(each for each in pairs if each[0] == "bb" and None not in each)
+    gone = next(pair for pair in pairs if pair[0] == "b" and times[pair[2]] > 1 and pair[2])
+    twice = next(pair for pair in pairs if pair[0] == "bb" and None not in pair)
     pairs.remove(gone)
     again = compared(spark, recording, [*pairs, twice])
-    unexplained = {each.row["key"] for each in again.differences if each.cause == "unexplained"}
+    unexplained = {
+        difference.row["key"]
+        for difference in again.differences
+        if difference.cause == "unexplained"
+    }
     assert unexplained == {"b", "bb"}
-    assert not again.ok(list(found.causes))
+    assert not again.ok(list(comparison.causes))
 
 
 def test_events_that_the_stream_never_received(spark: SparkSession) -> None:
@@ -178,9 +188,9 @@ def test_events_that_the_stream_never_received(spark: SparkSession) -> None:
             if n not in gone:
                 sides[left].append(Event(key=key, time=time * MS, arrival=n))
         replayed = replay_join(sides[True], sides[False], within="9ms", how=how, **settings)
-        pairs = [(each.key, each.left, each.right) for each in replayed.emissions]
+        pairs = [(emission.key, emission.left, emission.right) for emission in replayed.emissions]
         left, right = frames(spark, events)
-        found = reconcile_join(
+        comparison = reconcile_join(
             left,
             right,
             output(spark, pairs),
@@ -189,31 +199,33 @@ def test_events_that_the_stream_never_received(spark: SparkSession) -> None:
             how=how,
             **settings,
         )
-        assert found.causes["missing_in_stream"] > 0
+        assert comparison.causes["missing_in_stream"] > 0
         # What the missing events would have moved, the clock or a store, shows in other keys; and
         # an event without a partner leaves no trace of itself in an inner join.
         missing = {
             number
-            for each in found.differences
-            if each.cause == "missing_in_stream"
-            for number in (each.row["n"], each.row["n_right"])
+            for difference in comparison.differences
+            if difference.cause == "missing_in_stream"
+            for number in (difference.row["n"], difference.row["n_right"])
         }
         assert missing & gone
-        assert found.unexplained < found.causes["missing_in_stream"]
-        assert found.matched + sum(differing(found, "batch").values()) == found.batch
-        assert found.matched + sum(differing(found, "stream").values()) == found.stream
+        assert comparison.unexplained < comparison.causes["missing_in_stream"]
+        assert comparison.matched + sum(differing(comparison, "batch").values()) == comparison.batch
+        assert (
+            comparison.matched + sum(differing(comparison, "stream").values()) == comparison.stream
+        )
 
 
 def test_nothing_differs(spark: SparkSession) -> None:
     left, right = frames(spark, [(True, "a", 1, 0, 0, False), (False, "a", 2, 1, 0, False)])
-    found = reconcile_join(
+    comparison = reconcile_join(
         left,
         right,
         output(spark, [("a", 0, 1)]),
         **COMMON,
         within="1ms",
     )
-    assert (found.matched, found.differences, found.ok()) == (1, (), True)
+    assert (comparison.matched, comparison.differences, comparison.ok()) == (1, (), True)
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -235,7 +247,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "message"), REFUSED, ids=lambda each: str(each)[:40])
+@pytest.mark.parametrize(("given", "message"), REFUSED, ids=lambda parameter: str(parameter)[:40])
 def test_what_is_refused(spark: SparkSession, given: dict[str, Any], message: str) -> None:
     events = [
         (True, "a", 1, 0, 0, False),

@@ -93,17 +93,17 @@ def job_in(folder: Path, engine: str, how: str, where: str = "") -> Job:
 
 def emitted(events: Sequence[Placed], how: str, **settings: Any) -> list[Row]:
     """What the stream wrote: user, time, the ids of both events, and their values."""
-    by_place = {each.n: each for each in events}
+    by_place = {event.n: event for event in events}
     sides = [
         [Event(key=e.key, time=e.time * MS, arrival=e.n) for e in events if e.left == left]
         for left in (True, False)
     ]
     if settings.get("engine") == "flink":
-        sides = [[each for each in side if each.key is not None] for side in sides]
-    found = replay_join(*sides, within=("3ms", "9ms"), how=how, **settings)
+        sides = [[event for event in side if event.key is not None] for side in sides]
+    replayed = replay_join(*sides, within=("3ms", "9ms"), how=how, **settings)
     rows = []
-    for each in found.emissions:
-        one, other = (None if n is None else by_place[n] for n in (each.left, each.right))
+    for emission in replayed.emissions:
+        one, other = (None if n is None else by_place[n] for n in (emission.left, emission.right))
         first = one or other
         assert first is not None
         rows.append(
@@ -136,12 +136,12 @@ def of_table(job: Job, spark: SparkSession) -> Counter[Row]:
 
 def differing(found: Reconciled, side: str) -> Counter[Row]:
     rows: Counter[Row] = Counter()
-    for each in found.differences:
-        for row in getattr(each.difference, side):
+    for explained in found.differences:
+        for row in getattr(explained.difference, side):
             values = row.values
             at = round(values["event_time"].timestamp() * 1000)
             names = ("id", "id_right", "ad", "price")
-            rows[(each.key[0], at, *(values[name] for name in names))] += 1
+            rows[(explained.key[0], at, *(values[name] for name in names))] += 1
     return rows
 
 
@@ -182,7 +182,7 @@ def test_a_table_and_what_the_stream_wrote(
     own = {"engine": engine, **settings}
     rows = [r for r in emitted(events, how, **own) if not where or r[4] > r[5]]
     write_stream(tmp_path / WROTE, rows)
-    found = job.reconcile(
+    comparison = job.reconcile(
         "sold",
         spark,
         stream=str(tmp_path / WROTE),
@@ -191,15 +191,15 @@ def test_a_table_and_what_the_stream_wrote(
         **settings,
     )
     table, wrote = of_table(job, spark), Counter(rows)
-    assert differing(found, "batch") == table - wrote
-    assert differing(found, "stream") == wrote - table
-    assert (found.matched, found.batch, found.stream) == (
+    assert differing(comparison, "batch") == table - wrote
+    assert differing(comparison, "stream") == wrote - table
+    assert (comparison.matched, comparison.batch, comparison.stream) == (
         (table & wrote).total(),
         table.total(),
         wrote.total(),
     )
-    assert found.unexplained == found.possible == found.undecoded == 0
-    assert causes <= set(found.causes), found.causes
+    assert comparison.unexplained == comparison.possible == comparison.undecoded == 0
+    assert causes <= set(comparison.causes), comparison.causes
 
 
 def world(folder: Path, spark: SparkSession, events: Sequence[Placed], how: str = "left") -> Job:
@@ -223,7 +223,7 @@ def pair(key: str, n: int, time: int) -> list[Placed]:
 def test_rows_that_one_side_lacks(spark: SparkSession, tmp_path: Path) -> None:
     """An event that the stream never had, one that the table has not counted yet, and others."""
     keys = "abcdef"
-    events = [each for i, key in enumerate(keys) for each in pair(key, 10 * i, 100 * i)]
+    events = [event for i, key in enumerate(keys) for event in pair(key, 10 * i, 100 * i)]
     job = world(tmp_path, spark, events)
     rows = emitted(events, "left")
     write_stream(
@@ -237,8 +237,10 @@ def test_rows_that_one_side_lacks(spark: SparkSession, tmp_path: Path) -> None:
             ("e", 400, "e40", "e41", 0, 1),
         ],
     )
-    found = reconciled(job, spark, tmp_path)
-    causes = [(e.key[0], e.difference.status, *e.explanation.causes) for e in found.differences]
+    comparison = reconciled(job, spark, tmp_path)
+    causes = [
+        (e.key[0], e.difference.status, *e.explanation.causes) for e in comparison.differences
+    ]
     assert sorted(causes) == [
         ("a", "only_in_batch", "missing_in_stream"),
         ("a", "only_in_stream", "missing_in_stream"),
@@ -247,7 +249,7 @@ def test_rows_that_one_side_lacks(spark: SparkSession, tmp_path: Path) -> None:
         ("d", "only_in_stream", "unexplained"),
         ("e", "only_in_stream", "unexplained"),
     ]
-    assert not found.ok(["missing_in_stream"])
+    assert not comparison.ok(["missing_in_stream"])
     write(tmp_path / "events", [*events, *pair("g", 90, 900)])
     write_stream(tmp_path / WROTE, emitted([*events, *pair("g", 90, 900)], "left"))
     later = reconciled(job, spark, tmp_path)
@@ -273,14 +275,16 @@ def test_rows_that_retention_has_removed(spark: SparkSession, tmp_path: Path) ->
     (tmp_path / "job.yaml").write_text(text + "retention: 47h\n")
     kept = Job(JobSpec.load(tmp_path / "job.yaml"), job.store)
     assert kept.expire(spark)["sold"].rows == 2
-    found = reconciled(kept, spark, tmp_path)
-    assert (found.causes, found.matched) == ({"retention": 2}, 1)
+    comparison = reconciled(kept, spark, tmp_path)
+    assert (comparison.causes, comparison.matched) == ({"retention": 2}, 1)
 
 
 def test_partitions_have_an_order_each(spark: SparkSession, tmp_path: Path) -> None:
     """One goes on a day later than the other, whose events are not late for that."""
     events = drawn(Random(5), 400, keys=20)
-    later = [replace(each, time=each.time + 86_400_000) for each in drawn(Random(6), 400, keys=20)]
+    later = [
+        replace(event, time=event.time + 86_400_000) for event in drawn(Random(6), 400, keys=20)
+    ]
     later = [
         replace(e, key=e.key and f"x{e.key}", id=e.id and f"x{e.id}", n=e.n + 400) for e in later
     ]
@@ -300,10 +304,10 @@ def test_partitions_have_an_order_each(spark: SparkSession, tmp_path: Path) -> N
     job.run(spark)
     rows = [*emitted(events, "full"), *emitted(later, "full")]
     write_stream(tmp_path / WROTE, rows)
-    found = reconciled(job, spark, tmp_path)
-    assert found.unexplained == 0
-    assert found.causes["late"] > 0
-    assert differing(found, "stream") == Counter(rows) - of_table(job, spark)
+    comparison = reconciled(job, spark, tmp_path)
+    assert comparison.unexplained == 0
+    assert comparison.causes["late"] > 0
+    assert differing(comparison, "stream") == Counter(rows) - of_table(job, spark)
 
 
 @spark_only
@@ -327,12 +331,12 @@ def test_on_the_command_line(
         return code, *capsys.readouterr()
 
     page = tmp_path / "page.html"
-    code, out, told = call("--columns=click=id", f"--html={page}")
+    code, out, messages = call("--columns=click=id", f"--html={page}")
     assert code == 1
     assert "3 rows match, 2 differ." in out
     assert "1 rows of the stream could not be decoded." in out
     assert "late" in out
-    assert "comparing user, event_time, id, id_right, ad, price; the table has no more" in told
+    assert "comparing user, event_time, id, id_right, ad, price; the table has no more" in messages
     assert "<title>Reconciliation of sold</title>" in page.read_text()
     assert "rows alike" in page.read_text()
     code, out, _ = call("--columns=click=id", "--accept=late", "--json")
@@ -341,9 +345,9 @@ def test_on_the_command_line(
     (batch,) = (e["batch"] for e in document["differences"] if e["status"] == "only_in_batch")
     assert batch[0]["values"]["id"] == "late"
     assert batch[0]["start"] == "1970-01-01T00:00:00.000000Z"
-    code, _, told = call("--columns=click=id", "--allowed-lateness=3s")
+    code, _, messages = call("--columns=click=id", "--allowed-lateness=3s")
     assert code == 2
-    assert "stream.allowed_lateness: is not a setting of a join" in told
+    assert "stream.allowed_lateness: is not a setting of a join" in messages
 
 
 SETTINGS: list[tuple[dict[str, Any], str]] = [

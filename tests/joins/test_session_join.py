@@ -38,8 +38,8 @@ def cases() -> list[Case]:
     alike = [Row("a", 5, 1)] * 3
     some = [([], []), ([], alike), (alike, []), (alike, alike * 2), (hot, hot[::2])]
     # Sessions of a key that is partly NULL would hold events of all cases.
-    found = drawn.cases(reference.sides(10), 300)
-    return [*some, *(tuple([_named(each) for each in side] for side in case) for case in found)]  # type: ignore[misc]
+    others = drawn.cases(reference.sides(10), 300)
+    return [*some, *(tuple([_named(row) for row in side] for side in case) for case in others)]  # type: ignore[misc]
 
 
 def _named(row: Row) -> Row:
@@ -48,7 +48,7 @@ def _named(row: Row) -> Row:
 
 def sessions(events: Sequence[Row], gap: int, *, tick: int = 1) -> list[Session]:
     """The sessions of keys with a part that is not NULL; times are floored to the tick."""
-    found: list[Session] = []
+    of_keys: list[Session] = []
     usable = [e for e in events if e.time is not None and (e.key, e.part) != (None, None)]
     for key in {(e.key, e.part) for e in usable}:
         own = sorted(e.time // tick * tick for e in usable if (e.key, e.part) == key)  # type: ignore[operator]
@@ -59,8 +59,8 @@ def sessions(events: Sequence[Row], gap: int, *, tick: int = 1) -> list[Session]
                 of_key.append(Session(*key, before.start, time, before.count + 1))
             else:
                 of_key.append(Session(*key, time, time, 1))
-        found += of_key
-    return found
+        of_keys += of_key
+    return of_keys
 
 
 def same_key(a: Row | Session, b: Row | Session) -> bool:
@@ -76,24 +76,25 @@ def pairs(
     end: int,
 ) -> Counter[tuple[Any, ...]]:
     """The rows of the result, without the sessions' ids."""
-    found: Counter[tuple[Any, ...]] = Counter()
+    counts: Counter[tuple[Any, ...]] = Counter()
     partners: set[Session] = set()
     width = len(shown(left[0])) if left else len(shown(Row("", 0)))
     for one in left:
-        own = [each for each in right if same_key(one, each) and meets(one, each)]
+        own = [session for session in right if same_key(one, session) and meets(one, session)]
         partners |= set(own)
         if how in ("semi", "anti"):
-            found[shown(one)] += (how == "semi") == bool(own)
+            counts[shown(one)] += (how == "semi") == bool(own)
             continue
-        for each in own:
-            found[(*shown(one), each.start, each.last + end, each.count)] += 1
+        for session in own:
+            counts[(*shown(one), session.start, session.last + end, session.count)] += 1
         if not own and how in ("left", "full"):
-            found[(*shown(one), None, None, None)] += 1
+            counts[(*shown(one), None, None, None)] += 1
     if how == "full":
-        for each in set(right) - partners:
+        for session in set(right) - partners:
             nothing = (None,) * (width - 2)
-            found[(each.key, each.part, *nothing, each.start, each.last + end, each.count)] += 1
-    return +found
+            span = session.start, session.last + end, session.count
+            counts[(session.key, session.part, *nothing, *span)] += 1
+    return +counts
 
 
 def without_ids(result: DataFrame) -> Counter[Any]:
@@ -153,7 +154,7 @@ def test_sessions_that_overlap(spark: SparkSession, how: str) -> None:
         **COMMON,
     )
     added = ["session_id", "session_start", "session_end", "n"]
-    theirs = [] if how in ("semi", "anti") else [f"{each}_right" for each in added]
+    theirs = [] if how in ("semi", "anti") else [f"{name}_right" for name in added]
     assert result.columns == ["key", "part", *added, *theirs]
 
     def shown(session: Any) -> tuple[Any, ...]:
@@ -185,7 +186,9 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "error", "message"), REFUSED, ids=lambda each: str(each)[:60])
+@pytest.mark.parametrize(
+    ("given", "error", "message"), REFUSED, ids=lambda parameter: str(parameter)[:60]
+)
 def test_what_is_refused(
     spark: SparkSession, given: dict[str, Any], error: type[Exception], message: str
 ) -> None:

@@ -32,9 +32,9 @@ def test_classes_come_from_the_archive(tmp_path: Path) -> None:
     program = _STARTED.format(log=str(log))
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_SUBMIT_OPTS"}
     subprocess.run([sys.executable, "-c", program], env=environment, check=True)
-    loaded = [each for each in log.read_text().splitlines() if " org.apache.spark." in each]
-    archived = [each for each in loaded if "source: shared objects file (top)" in each]
-    from_jars = [each for each in loaded if "source: file:" in each]
+    loaded = [line for line in log.read_text().splitlines() if " org.apache.spark." in line]
+    archived = [line for line in loaded if "source: shared objects file (top)" in line]
+    from_jars = [line for line in loaded if "source: file:" in line]
     assert len(archived) > 1_000
     assert len(from_jars) < 0.02 * len(archived)
 
@@ -45,8 +45,8 @@ def test_there_is_one_for_each_java(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for home in homes:
         home.mkdir()
         (home / "release").write_text(f'JAVA_VERSION="{home.name}"')
-    found = {archive_for(home) for home in homes}
-    assert len(found) == 2
+    archives = {archive_for(home) for home in homes}
+    assert len(archives) == 2
     assert options(homes[0]) == ""
     archive_for(homes[0]).parent.mkdir()
     archive_for(homes[0]).touch()
@@ -73,8 +73,8 @@ def test_a_new_one_replaces_that_of_other_jars(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submit, jar = tmp_path / "bin" / "spark-submit", tmp_path / "jars" / "a.jar"
-    for each in (submit, jar):
-        each.parent.mkdir()
+    for path in (submit, jar):
+        path.parent.mkdir()
     submit.write_text(
         "#!/bin/sh\n"
         "for each in $SPARK_SUBMIT_OPTS; do case $each in\n"

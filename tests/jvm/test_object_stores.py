@@ -18,8 +18,8 @@ PACKAGES, EXCLUDES = "spark.jars.packages", "spark.jars.excludes"
 
 @pytest.fixture(autouse=True)
 def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for each in _VARIABLES:
-        monkeypatch.delenv(each, raising=False)
+    for name in _VARIABLES:
+        monkeypatch.delenv(name, raising=False)
 
 
 def test_local_paths_need_nothing() -> None:
@@ -28,10 +28,10 @@ def test_local_paths_need_nothing() -> None:
 
 
 def test_the_jars_that_fit_are_added_to_those_of_the_user() -> None:
-    found = with_object_stores({PACKAGES: "a:b:1", EXCLUDES: "c:*"}, ["/data", "s3://b/x"])
-    assert found[PACKAGES].split(",") == ["a:b:1", *packages(hadoop_version())]
-    assert found[EXCLUDES].split(",")[:2] == ["c:*", "software.amazon.awssdk:bundle"]
-    assert "spark.hadoop.fs.s3a.endpoint" not in found
+    conf = with_object_stores({PACKAGES: "a:b:1", EXCLUDES: "c:*"}, ["/data", "s3://b/x"])
+    assert conf[PACKAGES].split(",") == ["a:b:1", *packages(hadoop_version())]
+    assert conf[EXCLUDES].split(",")[:2] == ["c:*", "software.amazon.awssdk:bundle"]
+    assert "spark.hadoop.fs.s3a.endpoint" not in conf
 
 
 @pytest.mark.parametrize(
@@ -39,9 +39,9 @@ def test_the_jars_that_fit_are_added_to_those_of_the_user() -> None:
     [{"spark.jars": "/x/hadoop-aws-3.5.0.jar"}, {PACKAGES: "org.apache.hadoop:hadoop-aws:3.5.0"}],
 )
 def test_jars_of_the_user_are_used(given: dict[str, str]) -> None:
-    found = with_object_stores(given, ["/data"])
-    assert {name: found.get(name) for name in (*given, EXCLUDES)} == {**given, EXCLUDES: None}
-    assert found["spark.hadoop.fs.s3.impl"].endswith("S3AFileSystem")
+    conf = with_object_stores(given, ["/data"])
+    assert {name: conf.get(name) for name in (*given, EXCLUDES)} == {**given, EXCLUDES: None}
+    assert conf["spark.hadoop.fs.s3.impl"].endswith("S3AFileSystem")
 
 
 def test_the_server_and_the_region_are_those_of_the_environment(
@@ -50,10 +50,10 @@ def test_the_server_and_the_region_are_those_of_the_environment(
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     own = {"spark.hadoop.fs.s3a.path.style.access": "false"}
-    found = with_object_stores(own, ["s3://b"])
-    assert found["spark.hadoop.fs.s3a.endpoint"] == "http://127.0.0.1:9000"
-    assert found["spark.hadoop.fs.s3a.endpoint.region"] == "eu-west-1"
-    assert found["spark.hadoop.fs.s3a.path.style.access"] == "false"
+    conf = with_object_stores(own, ["s3://b"])
+    assert conf["spark.hadoop.fs.s3a.endpoint"] == "http://127.0.0.1:9000"
+    assert conf["spark.hadoop.fs.s3a.endpoint.region"] == "eu-west-1"
+    assert conf["spark.hadoop.fs.s3a.path.style.access"] == "false"
 
 
 def test_keys_that_spark_is_given_are_used() -> None:
@@ -70,7 +70,7 @@ def test_of_an_unknown_hadoop_the_jars_are_asked_for(monkeypatch: pytest.MonkeyP
 
 def test_the_documentation_has_the_versions() -> None:
     text = _DOCS.read_text()
-    rows = {tuple(each.split(" | ")[-2:]) for each in text.splitlines() if each[:3] == "| 4"}
+    rows = {tuple(line.split(" | ")[-2:]) for line in text.splitlines() if line[:3] == "| 4"}
     assert {(hadoop, f"{sdk} |") for hadoop, sdk in AWS_SDK.items()} >= rows != set()
     minor, hadoop = pyspark.__version__.rpartition(".")[0], hadoop_version()
     if minor in text:

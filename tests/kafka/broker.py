@@ -90,13 +90,13 @@ class Broker:
             if error is not None:
                 failed.append(error)
 
-        for each in records:
+        for record in records:
             producer.produce(
                 topic,
-                each.value,
-                each.key,
-                partition=each.partition,
-                timestamp=each.at_ms,
+                record.value,
+                record.key,
+                partition=record.partition,
+                timestamp=record.at_ms,
                 on_delivery=delivered,
             )
         assert producer.flush(30) == 0

@@ -11,8 +11,8 @@ from tests.kafka.broker import Broker, served
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with served(tmp_path_factory.mktemp("broker")) as found:
-        yield found
+    with served(tmp_path_factory.mktemp("broker")) as server:
+        yield server
 
 
 @pytest.fixture

@@ -81,13 +81,13 @@ def test_records_are_copied_as_they_are(
     )
     assert _rows(folder) == [
         {
-            "key": each.key,
-            "value": each.value,
-            "partition": each.partition,
+            "key": record.key,
+            "value": record.value,
+            "partition": record.partition,
             "offset": offset,
-            "timestamp": EPOCH + dt.timedelta(milliseconds=each.at_ms),
+            "timestamp": EPOCH + dt.timedelta(milliseconds=record.at_ms),
         }
-        for offset, each in [(0, sent[0]), (1, sent[3]), (0, sent[1]), (1, sent[2])]
+        for offset, record in [(0, sent[0]), (1, sent[3]), (0, sent[1]), (1, sent[2])]
     ]
 
 
@@ -140,8 +140,8 @@ def test_large_copies_take_several_commits(
     said.clear()
     copy(progress=said.append)
     assert len(said) > 5
-    found = [(row["partition"], row["offset"]) for row in _rows(tmp_path / "copied")]
-    assert found == [(0, n) for n in range(200)] + [(1, n) for n in range(100)]
+    places = [(row["partition"], row["offset"]) for row in _rows(tmp_path / "copied")]
+    assert places == [(0, n) for n in range(200)] + [(1, n) for n in range(100)]
 
 
 def _killed(name: str, address: str, folder: str) -> None:

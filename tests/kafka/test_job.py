@@ -123,7 +123,7 @@ def test_a_topic_is_computed_and_continued(
     assert done.read == 2
     merged = ("ü", 5, 11.5, "/d", ["a", "0xFF", "y", "z"], 7_000)
     assert _sessions(loaded, spark) == [merged, ("ü", 1, 8.0, "/late", [], 1_000)]
-    assert all(each.success for each in loaded.validate(spark=spark))
+    assert all(outcome.success for outcome in loaded.validate(spark=spark))
     broker.send(topic, [_visit(0, 1, "/")])
     broker.delete_before(topic, 0, 5)
     assert main(["pull", str(path)]) == 1
@@ -153,9 +153,9 @@ def test_what_is_no_event_is_quarantined_with_its_place(
     assert (done.accepted, done.quarantined) == (1, {"unparsable_line": 10, "no_time": 1})
     rows = loaded.table("quarantine", spark).collect()
     (file,) = (tmp_path / "copied").glob("*.parquet")
-    found = {row["source"]: row["raw"] for row in rows if row["reason"] == "unparsable_line"}
-    text = ["" if each is None else each.decode(errors="replace") for each in bad]
-    assert found == {f"{file}:0:{offset}": each for offset, each in enumerate(text)}
+    by_source = {row["source"]: row["raw"] for row in rows if row["reason"] == "unparsable_line"}
+    text = ["" if value is None else value.decode(errors="replace") for value in bad]
+    assert by_source == {f"{file}:0:{offset}": raw for offset, raw in enumerate(text)}
 
 
 @spark_only
@@ -173,8 +173,8 @@ def test_the_output_of_kafka_streams_comes_from_its_topic(
     broker.send(
         out,
         [
-            Sent(each["value"] and bytes.fromhex(each["value"]), bytes.fromhex(each["key"]))
-            for each in output
+            Sent(record["value"] and bytes.fromhex(record["value"]), bytes.fromhex(record["key"]))
+            for record in output
         ],
     )
     source = {**yaml.safe_load(job().read_text())["source"], "schema": "key string, time long"}
@@ -189,10 +189,10 @@ def test_the_output_of_kafka_streams_comes_from_its_topic(
     assert loaded.pull().records == len(sent)
     assert loaded.pull(topic=out, to=tmp_path / "streamed").records == len(output)
     loaded.run(spark)
-    found = loaded.reconcile("sessions", spark)
-    assert found.matched == 354
-    assert found.causes == {"late": 61, "engine_loss": 17}
-    assert found.unexplained == found.possible == 0
+    reconciled = loaded.reconcile("sessions", spark)
+    assert reconciled.matched == 354
+    assert reconciled.causes == {"late": 61, "engine_loss": 17}
+    assert reconciled.unexplained == reconciled.possible == 0
 
 
 def test_settings_of_a_topic(job: Callable[..., Path]) -> None:

@@ -31,12 +31,12 @@ def rows(times: list[int], window: SlidingWindow) -> Counter[Any]:
     events = [Event("a", time) for time in times]
     if window.distinct:
         assert window.size is not None
-        found = reference.distinct_windows(events, window.size.us)
-        return Counter((end, len(own)) for (_, end), own in found.items())
+        windows = reference.distinct_windows(events, window.size.us)
+        return Counter((end, len(own)) for (_, end), own in windows.items())
     back = None if window.size is None else window.size.us
     ahead = 0 if window.following is None else window.following.us
-    each = reference.surrounding(events, back, ahead, before=window.before)
-    return Counter((e.time, len(own)) for e, own in each)
+    pairs = reference.surrounding(events, back, ahead, before=window.before)
+    return Counter((e.time, len(own)) for e, own in pairs)
 
 
 COUNTS = [
@@ -56,7 +56,7 @@ def test_only_count_windows_within_reach_change(
     window: CountWindow, rest: bool, times: list[int], changed: int
 ) -> None:
     reach = reach_of(window, 1, rest=rest)
-    before, after = (counted(each, window, rest) for each in (times, [*times, changed]))
+    before, after = (counted(instants, window, rest) for instants in (times, [*times, changed]))
     for row in (before - after) + (after - before):
         assert inside(row[0], reach.rows((changed, changed + 1)))
 
@@ -64,8 +64,10 @@ def test_only_count_windows_within_reach_change(
 def counted(times: list[int], window: CountWindow, rest: bool) -> Counter[Any]:
     """Where each row stands, and the numbers and times of its events."""
     own = in_order([Event("a", time) for time in times], "time")
-    found = [places for places in held(own, window, rest=rest) if places]
-    return Counter((own[each[-1]].time, *((i, own[i].time) for i in each)) for each in found)
+    windows = [places for places in held(own, window, rest=rest) if places]
+    return Counter(
+        (own[places[-1]].time, *((i, own[i].time) for i in places)) for places in windows
+    )
 
 
 def inside(at: int, span: tuple[int | None, int | None]) -> bool:

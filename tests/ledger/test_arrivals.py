@@ -111,8 +111,8 @@ def test_a_delta_source_whose_log_is_not_whole(spark: SparkSession, tmp_path: Pa
     write([("a", at(1, 1, 20), 5, 0)], "append")
     DeltaTable(str(path)).optimize.compact()
     DeltaTable(str(path)).create_checkpoint()
-    for each in (path / "_delta_log").glob("*.json"):
-        each.unlink()
+    for commit in (path / "_delta_log").glob("*.json"):
+        commit.unlink()
     # Which events are new is not known.
     with pytest.raises(SourceError, match="an input that was counted is missing") as caught:
         made.recompute(spark)
@@ -188,8 +188,8 @@ def test_types_that_were_inferred_must_stay(spark: SparkSession, tmp_path: Path)
     write("b", ["1,2026-01-02T01:10:00Z,7"])
     made.recompute(spark)
     write("c", ["x,2026-01-02T01:20:00Z,9"])
-    told = r"source, column user: was int when the tables were published, and is now string"
-    with pytest.raises(SourceError, match=told):
+    problem = r"source, column user: was int when the tables were published, and is now string"
+    with pytest.raises(SourceError, match=problem):
         made.recompute(spark)
     text = (tmp_path / "job.yaml").read_text()
     schema = 'format: csv, schema: "user int, at string, value int"}'

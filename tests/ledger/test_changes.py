@@ -83,7 +83,7 @@ def expected(old: Sequence[Session], new: Sequence[Session], behind: int = 0) ->
         if a.key == b.key and a.start <= b.last and b.start <= a.last
     ]
     of_old, of_new = Counter(a for a, _ in links), Counter(b for _, b in links)
-    found: Counter[Any] = Counter()
+    tally: Counter[Any] = Counter()
     for a, b in links:
         columns = {
             "session_id": (a.id, b.id),
@@ -96,17 +96,17 @@ def expected(old: Sequence[Session], new: Sequence[Session], behind: int = 0) ->
         changed = tuple(name for name, sides in columns.items() if not same(*sides))
         kind = "merged" if of_new[b] > 1 else "split" if of_old[a] > 1 else "updated"
         if kind != "updated" or changed:
-            found[kind, a.key, told(a), told(b), changed] += 1
+            tally[kind, a.key, as_row(a), as_row(b), changed] += 1
     for a in old:
         if not of_old[a]:
-            found["deleted", a.key, told(a), None, ()] += 1
+            tally["deleted", a.key, as_row(a), None, ()] += 1
     for b in new:
         if not of_new[b]:
-            found["inserted", b.key, None, told(b), ()] += 1
-    return found
+            tally["inserted", b.key, None, as_row(b), ()] += 1
+    return tally
 
 
-def told(s: Session) -> tuple[Any, ...]:
+def as_row(s: Session) -> tuple[Any, ...]:
     return (s.id, instant(s.start), instant(s.last), repr(s.value), s.pages, s.is_open)
 
 
@@ -140,12 +140,12 @@ pages = st.sampled_from([None, (), ("/",), ("/", None)])
 @st.composite
 def one_key(draw: st.DrawFn) -> list[tuple[int, int, Any, Any, bool]]:
     """Disjoint spans that touch, meet and miss each other often."""
-    at, found = draw(st.integers(-3, 3)), []
+    at, spans = draw(st.integers(-3, 3)), []
     for away, length in draw(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 5)), max_size=6)):
         start = at + away
         at = start + length
-        found.append((start, at, draw(values), draw(pages), draw(st.booleans())))
-    return found
+        spans.append((start, at, draw(values), draw(pages), draw(st.booleans())))
+    return spans
 
 
 WORLDS = st.tuples(one_key(), one_key(), st.booleans())
@@ -162,7 +162,7 @@ def test_sessions_as_the_plain_way_finds_them(spark: SparkSession, name: str) ->
         key, shift = (f"{number}:k", 0) if number % 8 else (None, 100_000 * number)
         for sessions, spans in ((old, before), (new, before if equal else after)):
             sessions += [Session(key, s + shift, e + shift, *rest) for s, e, *rest in spans]
-    found = changes(
+    comparison = changes(
         table(spark, old, behind),
         table(spark, new, behind),
         key=["key"],
@@ -177,7 +177,7 @@ def test_sessions_as_the_plain_way_finds_them(spark: SparkSession, name: str) ->
         start = (before or after)[1] - instant(0)
         return cases[round(start / dt.timedelta(microseconds=100_000))]
 
-    drawn.check(actual(found, behind), expected(old, new), case=case_of)
+    drawn.check(actual(comparison, behind), expected(old, new), case=case_of)
 
 
 # Old spans, new spans, and what is said of each link or lone window, in order of its start.
@@ -203,8 +203,10 @@ def test_kinds(spark: SparkSession) -> None:
         [Session(f"{i}", *span) for i, case in enumerate(CASES) for span in case[side]]
         for side in (0, 1)
     )
-    found = changes(table(spark, old), table(spark, new), key=["key"], window=SESSION, rules=PLAIN)
-    rows = found.select(
+    comparison = changes(
+        table(spark, old), table(spark, new), key=["key"], window=SESSION, rules=PLAIN
+    )
+    rows = comparison.select(
         "key.key",
         F.coalesce("new.window_start", "old.window_start").alias("new"),
         F.coalesce("old.window_start", "new.window_start").alias("old"),
@@ -228,8 +230,8 @@ def test_a_session_with_very_many_parts(spark: SparkSession) -> None:
     parts = spark.sql(ids + times.format("20 * id", "20 * id + 1") + " FROM range(100000)")
     one = spark.sql(ids + times.format("0", "2000000") + " FROM range(1)")
     for old, new, kind in ((parts, one, "merged"), (one, parts, "split")):
-        found = changes(old, new, key=["key"], window=SESSION, rules=PLAIN)
-        counts = found.groupBy("change").count().collect()
+        comparison = changes(old, new, key=["key"], window=SESSION, rules=PLAIN)
+        counts = comparison.groupBy("change").count().collect()
         assert [tuple(row) for row in counts] == [(kind, 100_000)]
 
 
@@ -253,14 +255,14 @@ def aligned(spark: SparkSession, rows: Sequence[Any]) -> DataFrame:
 def test_aligned_windows_are_told_by_key_start_and_end(spark: SparkSession, window: Window) -> None:
     old = [(1, "a", 0, 5, 1), (1, "a", 0, 10, 1), (None, "a", 0, 10, 3), (1, None, 0, 10, 4)]
     new = [(1, "a", 0, 10, 2), (None, "a", 0, 10, 5), (1, None, 0, 10, 4), (1, "a", 5, 10, 7)]
-    found = changes(
+    comparison = changes(
         aligned(spark, old),
         aligned(spark, new),
         key=["shop", "user"],
         window=window,
         rules=PLAIN,
     )
-    told = {
+    rows = {
         (
             r.change,
             *r.key,
@@ -268,9 +270,9 @@ def test_aligned_windows_are_told_by_key_start_and_end(spark: SparkSession, wind
             r.old and r.old.n,
             r.new and r.new.n,
         )
-        for r in found.collect()
+        for r in comparison.collect()
     }
-    assert told == {
+    assert rows == {
         ("deleted", 1, "a", 0, 1, None),
         ("updated", 1, "a", 0, 1, 2),
         ("updated", None, "a", 0, 3, 5),
@@ -312,8 +314,8 @@ def test_aligned_windows_as_the_plain_way_finds_them(spark: SparkSession, empty:
     case_of = {apart(i, at): case for i, case in enumerate(cases) for side in case for at in side}
     frames = [aligned(spark, [(*at, n) for at, n in side.items()]) for side in (old, new)]
     window = CumulatingWindow(size="15us", step="5us")
-    found = changes(*frames, key=["shop", "user"], window=window, rules=PLAIN)
-    rows = found.selectExpr(
+    comparison = changes(*frames, key=["shop", "user"], window=window, rules=PLAIN)
+    rows = comparison.selectExpr(
         "key.shop",
         "key.user",
         "unix_micros(coalesce(old.window_start, new.window_start))",
@@ -322,8 +324,8 @@ def test_aligned_windows_as_the_plain_way_finds_them(spark: SparkSession, empty:
         "old.n as before",
         "new.n as after",
     ).collect()
-    told = {tuple(row[:4]): tuple(row[4:]) for row in rows}
-    assert len(told) == len(rows)
+    by_window = {tuple(row[:4]): tuple(row[4:]) for row in rows}
+    assert len(by_window) == len(rows)
     plain = {
         at: (
             "deleted" if at not in new else "inserted" if at not in old else "updated",
@@ -333,7 +335,7 @@ def test_aligned_windows_as_the_plain_way_finds_them(spark: SparkSession, empty:
         for at in {**old, **new}
         if old.get(at) != new.get(at)
     }
-    drawn.check(told, plain, case=lambda at: case_of.get(at, "none"))
+    drawn.check(by_window, plain, case=lambda at: case_of.get(at, "none"))
 
 
 # A value before, one after, and whether they differ.
@@ -382,9 +384,9 @@ def test_a_column_that_only_one_version_has(spark: SparkSession) -> None:
 def test_keys_of_any_name(spark: SparkSession, name: str) -> None:
     old = table(spark, [Session("a", 0, 1)]).withColumnRenamed("key", name)
     new = table(spark, [Session("a", 0, 2), Session(None, 0, 2)]).withColumnRenamed("key", name)
-    found = changes(old, new, key=[name], window=SESSION, rules=PLAIN)
-    assert found.columns == ["change", "key", "old", "new", "changed"]
-    assert sorted((row.key[name] or "", row.change) for row in found.collect()) == [
+    comparison = changes(old, new, key=[name], window=SESSION, rules=PLAIN)
+    assert comparison.columns == ["change", "key", "old", "new", "changed"]
+    assert sorted((row.key[name] or "", row.change) for row in comparison.collect()) == [
         ("", "inserted"),
         ("a", "updated"),
     ]
@@ -393,8 +395,8 @@ def test_keys_of_any_name(spark: SparkSession, name: str) -> None:
 def test_one_group(spark: SparkSession) -> None:
     old = table(spark, [Session("a", 0, 1), Session("a", 20, 20)]).drop("key")
     new = table(spark, [Session("a", 0, 20)]).drop("key")
-    found = changes(old, new, key=[], window=SESSION, rules=PLAIN)
-    rows, counts = first_changes(found, 5)
+    comparison = changes(old, new, key=[], window=SESSION, rules=PLAIN)
+    rows, counts = first_changes(comparison, 5)
     assert [row["key"] for row in rows] == [{}, {}]
     assert counts == {kind: 2 if kind == "merged" else 0 for kind in KINDS}
 
@@ -404,8 +406,8 @@ def test_the_first_changes_in_order(spark: SparkSession) -> None:
         Session(key, start, start, pages=("x",)) for key in ("b", None, "a") for start in (50, 0)
     ]
     nothing = table(spark, [])
-    found = changes(nothing, table(spark, new), key=["key"], window=SESSION, rules=PLAIN)
-    rows, counts = first_changes(found, 3)
+    comparison = changes(nothing, table(spark, new), key=["key"], window=SESSION, rules=PLAIN)
+    rows, counts = first_changes(comparison, 3)
     assert [(row["key"]["key"], row["new"]["window_start"]) for row in rows] == [
         (None, instant(0)),
         (None, instant(50)),
@@ -451,8 +453,8 @@ def test_each_row_is_exchanged_and_sorted_once(
 ) -> None:
     table(spark, [Session("a", 0, 1)]).write.parquet(str(tmp_path / "t"))
     frame = spark.read.parquet(str(tmp_path / "t"))
-    found = changes(frame, frame, key=["key"], window=window, rules=PLAIN)
-    plan = nodes(found)
+    comparison = changes(frame, frame, key=["key"], window=window, rules=PLAIN)
+    plan = nodes(comparison)
     assert {name: plan[name] for name in each_once} == each_once
-    assert [each for each in plan if "Python" in each or "Join" in each] == joins
-    assert "_events" not in explained(found).split("ReadSchema")[1]
+    assert [node for node in plan if "Python" in node or "Join" in node] == joins
+    assert "_events" not in explained(comparison).split("ReadSchema")[1]

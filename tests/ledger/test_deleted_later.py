@@ -56,8 +56,8 @@ THIRD = given(("a", 5, 1, 8), ("c", 5, 2, 9))
 @pytest.fixture
 def delta(tmp_path: Path) -> Path:
     path = tmp_path / "events"
-    for each in (FIRST, SECOND, THIRD):
-        write_deltalake(str(path), each, mode="append")
+    for rows in (FIRST, SECOND, THIRD):
+        write_deltalake(str(path), rows, mode="append")
     return path
 
 
@@ -74,7 +74,7 @@ def moved(path: Path, value: int, rows: pa.Table) -> str:
     name = f"moved-{value}-{len(rows)}.parquet"
     pq.write_table(rows, path / name)
     status = (path / name).stat()
-    whole = {key: each for key, each in old.items() if key != "deletionVector"}
+    whole = {key: field for key, field in old.items() if key != "deletionVector"}
     added = {**whole, "path": name, "size": status.st_size, "dataChange": False}
     vector = {"deletionVector": old["deletionVector"]} if "deletionVector" in old else {}
     removed = {"path": old["path"], "dataChange": False, "deletionTimestamp": 0, **vector}
@@ -94,7 +94,7 @@ def test_a_delta_source(spark: SparkSession, tmp_path: Path, delta: Path) -> Non
     assert {(str(e.dates[0]), str(e.dates[1])) for e in states if e.state == "changed"} == {
         ("2026-01-02", "2026-01-04")
     }
-    assert sum(each.events for each in states) == 7
+    assert sum(state.events for state in states) == 7
     assert caught_up(job, spark) == ("2026-01-02", "2026-01-04")
     assert unusable(job, spark) == []
     same_as_rebuilt(job, spark, source)
@@ -139,7 +139,7 @@ def test_deletions_around_a_rewrite(spark: SparkSession, tmp_path: Path, delta: 
     same_as_rebuilt(job, spark, source)
     # And back, as RESTORE does it.
     add = deletion_vectors.live(delta)[name]
-    whole = {key: each for key, each in add.items() if key != "deletionVector"}
+    whole = {key: field for key, field in add.items() if key != "deletionVector"}
     removed = {"path": name, "dataChange": True, "deletionVector": add["deletionVector"]}
     deletion_vectors.commit(delta, [{"remove": removed}, {"add": {**whole, "dataChange": True}}])
     assert caught_up(job, spark) == ("2026-01-06", "2026-01-07")
@@ -156,7 +156,7 @@ def test_a_file_that_comes_back_whole_before_a_rewrite(
     job.run(spark)
     # Deleted altogether, restored as it was before its rows were deleted, and compacted.
     add = deletion_vectors.live(delta)[name]
-    whole = {key: each for key, each in add.items() if key != "deletionVector"}
+    whole = {key: field for key, field in add.items() if key != "deletionVector"}
     vector = add["deletionVector"]
     removed = {"path": name, "dataChange": True, "deletionTimestamp": 0, "deletionVector": vector}
     deletion_vectors.commit(delta, [{"remove": removed}])
@@ -194,8 +194,8 @@ def catalog(tmp_path: Path) -> Catalog:
 def table(catalog: Catalog) -> Table:
     made = catalog.create_table("raw.events", EVENTS)
     # Without the row that has no user, which `compact` drops.
-    for each in (FIRST.take([0, 1, 2, 4]), SECOND, THIRD):
-        made.append(each)
+    for rows in (FIRST.take([0, 1, 2, 4]), SECOND, THIRD):
+        made.append(rows)
     return made
 
 
@@ -220,7 +220,7 @@ def test_positions_and_values(spark: SparkSession, tmp_path: Path, table: Table)
     assert caught_up(job, spark) == ("2026-01-02", "2026-01-07")
     same_as_rebuilt(job, spark, source)
     # The deletions do not reach what was added with or after them.
-    assert sum("'b'" in each for each in contents(job)["sessions"]) == 1
+    assert sum("'b'" in row for row in contents(job)["sessions"]) == 1
 
 
 def test_a_compaction_and_deletions(spark: SparkSession, tmp_path: Path, table: Table) -> None:

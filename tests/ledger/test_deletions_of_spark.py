@@ -44,7 +44,7 @@ def read(spark: SparkSession, source: SourceOptions) -> list[str]:
 
 def deleted(spark: SparkSession, source: SourceOptions) -> int:
     """How many files have deletions."""
-    return sum(each.deletions is not None for each in open_source(spark, source).snapshot.inputs)
+    return sum(file.deletions is not None for file in open_source(spark, source).snapshot.inputs)
 
 
 def test_a_clone(spark: SparkSession, spark_sql: SparkSql, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_delta(spark: SparkSession, spark_sql: SparkSql, tmp_path: Path) -> None
     source = "path: parted, format: delta"
     job = job_of(tmp_path, source)
     job.run(spark)
-    changes = [each.format(table) for each in CHANGES for table in (whole, parted)]
+    changes = [statement.format(table) for statement in CHANGES for table in (whole, parted)]
     *_, first, second = spark_sql.delta(*changes, READ.format(whole), READ.format(parted))
     assert (deleted(spark, of_whole), deleted(spark, of_parted)) == (2, 6)
     assert read(spark, of_whole) == sorted(first)
@@ -114,7 +114,7 @@ def test_iceberg(spark: SparkSession, spark_sql: SparkSql, tmp_path: Path) -> No
     folder = tmp_path / "lake"
     whole, parted = "lake.raw.whole", "lake.raw.parted"
     modes = ", ".join(
-        f"'write.{each}.mode' = 'merge-on-read'" for each in ("delete", "update", "merge")
+        f"'write.{operation}.mode' = 'merge-on-read'" for operation in ("delete", "update", "merge")
     )
     # One file of deletions for each partition of `whole`, and for each file of `parted`.
     how = "TBLPROPERTIES ('format-version' = '2', 'write.delete.granularity' = '{}', " + modes + ")"
@@ -134,7 +134,7 @@ def test_iceberg(spark: SparkSession, spark_sql: SparkSql, tmp_path: Path) -> No
     source = f"catalog: lake, format: iceberg, path: raw.parted, options: {{{settings}}}"
     job = job_of(tmp_path, source)
     job.run(spark)
-    changes = [each.format(table) for each in CHANGES for table in (whole, parted)]
+    changes = [statement.format(table) for statement in CHANGES for table in (whole, parted)]
     *_, first, second = spark_sql.iceberg(folder, *changes, READ.format(whole), READ.format(parted))
     assert (deleted(spark, of_whole), deleted(spark, of_parted)) == (2, 6)
     assert read(spark, of_whole) == sorted(first)

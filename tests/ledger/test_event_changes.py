@@ -42,16 +42,16 @@ def expected(old: Iterable[Row], new: Iterable[Row]) -> Counter[Any]:
     for side, rows in enumerate((old, new)):
         for row in rows:
             sides.setdefault(row[:3], ([], []))[side].append(row.n)
-    found: Counter[Any] = Counter()
+    tally: Counter[Any] = Counter()
     for place, (before, after) in sides.items():
         for a, b in zip_longest(sorted(before), sorted(after)):
             if a != b:
                 kind = "inserted" if a is None else "deleted" if b is None else "updated"
-                found[(kind, *place, a, b)] += 1
-    return found
+                tally[(kind, *place, a, b)] += 1
+    return tally
 
 
-def told(found: DataFrame) -> Counter[Any]:
+def counted(found: DataFrame) -> Counter[Any]:
     rows: Counter[Any] = Counter()
     for row in found.toArrow().to_pylist():
         old, new = row["old"], row["new"]
@@ -67,16 +67,18 @@ def test_rows_are_told_by_key_time_and_id(spark: SparkSession, id: str | None) -
     drawn = random.Random(7)
 
     def rows() -> list[Row]:
-        found = [
+        events = [
             Row(drawn.choice(["a", "b", None]), drawn.randrange(-3, 3),
                 drawn.choice(["x", "y", None]) if id else None, drawn.randrange(3))
             for _ in range(60)
         ]  # fmt: skip
         # An event with an id has one row.
-        return list({each[:3] if each.id else i: each for i, each in enumerate(found)}.values())
+        return list(
+            {event[:3] if event.id else i: event for i, event in enumerate(events)}.values()
+        )
 
     old, new = rows(), rows()
-    found = changes(
+    comparison = changes(
         table(spark, old), table(spark, new), key=["key"], window=WINDOW, rules=RULES, id=id
     )
     wanted = Counter(
@@ -85,8 +87,8 @@ def test_rows_are_told_by_key_time_and_id(spark: SparkSession, id: str | None) -
             for (k, key, time, *rest), n in expected(old, new).items()
         }
     )
-    assert told(found) == wanted
-    first, counts = first_changes(found, 3)
+    assert counted(comparison) == wanted
+    first, counts = first_changes(comparison, 3)
     assert sum(counts.values()) == sum(wanted.values())
     assert first[0]["key"] == {"key": None}
 
@@ -106,13 +108,13 @@ def test_count_windows_after_their_advance_was_changed(spark: SparkSession) -> N
     each = [("a", last, 5) for last in range(1, 8)]
     fifth = [("a", 5, 5), ("a", 7, 2)]
     window = CountWindow(size=5, advance=5)
-    found = changes(of(each), of(fifth), key=["key"], window=window, rules=RULES)
-    told = Counter(
+    comparison = changes(of(each), of(fifth), key=["key"], window=window, rules=RULES)
+    tally = Counter(
         (row.change, row.old and row.old.last_event, row.new and row.new.last_event)
-        for row in found.collect()
+        for row in comparison.collect()
     )
     # Rows in the same place are paired from the first on.
-    assert told == Counter(
+    assert tally == Counter(
         [
             ("updated", 1, 5),
             *(("deleted", last, None) for last in (2, 3, 4, 5)),

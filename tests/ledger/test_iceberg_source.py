@@ -74,13 +74,13 @@ def given(*rows: tuple[str, int, int], schema: pa.Schema = EVENTS) -> pa.Table:
 
 def compact(table: Table, without: str = "") -> None:
     """As Spark's rewrite_data_files: all files in one, in a snapshot of the operation `replace`."""
-    old = [each.file for each in table.scan().plan_files()]
+    old = [task.file for task in table.scan().plan_files()]
     whole = table.scan(row_filter=NotEqualTo("user", without)).to_arrow()
     with table.transaction() as made, made.update_snapshot().overwrite() as snapshot:
-        for each in _dataframe_to_data_files(made.table_metadata, whole, table.io):
-            snapshot.append_data_file(each)
-        for each in old:
-            snapshot.delete_data_file(each)
+        for file in _dataframe_to_data_files(made.table_metadata, whole, table.io):
+            snapshot.append_data_file(file)
+        for file in old:
+            snapshot.delete_data_file(file)
     # pyiceberg itself makes no snapshot of this operation.
     path = Path(table.metadata_location.removeprefix("file://"))
     metadata = json.loads(path.read_text())
@@ -90,7 +90,7 @@ def compact(table: Table, without: str = "") -> None:
 
 
 def rows(job: Job) -> set[tuple[Any, ...]]:
-    found = job.fetch("sessions")
+    sessions = job.fetch("sessions")
     return {
         (
             row["user"],
@@ -99,7 +99,7 @@ def rows(job: Job) -> set[tuple[Any, ...]]:
             row["n"],
             row["total"],
         )
-        for row in found.to_pylist()
+        for row in sessions.to_pylist()
     }
 
 
@@ -123,14 +123,14 @@ def test_what_is_read(spark: SparkSession, tmp_path: Path, table: Table) -> None
     opened = open_source(spark, source(tmp_path))
     table.append(given(("d", at(1, 3), 4)))
     assert opened.frame.columns == ["user", "at", "value", "note", "_corrupt", "_source"]
-    found = opened.frame.collect()
-    assert sorted((row[0], row.value, row[3]) for row in found) == [
+    events = opened.frame.collect()
+    assert sorted((row[0], row.value, row[3]) for row in events) == [
         ("a/b", 1, None),
         ("a/b", 2, None),
         ("c", 3, None),
     ]
-    files = [each.path for each in opened.snapshot.inputs]
-    assert {row._source for row in found} == set(files)
+    files = [file.path for file in opened.snapshot.inputs]
+    assert {row._source for row in events} == set(files)
     assert (opened.snapshot.version, len(files)) == (0, 2)
     assert {row.user for row in opened.only(files[:1]).collect()} == {"a/b"}
 
@@ -227,8 +227,8 @@ def test_a_table_of_a_rest_catalog(
 
 def expire(table: Table) -> None:
     with table.maintenance.expire_snapshots() as expire:
-        for each in table.snapshots()[:-1]:
-            expire.by_id(each.snapshot_id)
+        for snapshot in table.snapshots()[:-1]:
+            expire.by_id(snapshot.snapshot_id)
 
 
 def test_snapshots_that_have_expired(spark: SparkSession, job: Job, table: Table) -> None:
@@ -399,19 +399,19 @@ def test_deletion_vectors_of_format_3(
     def read() -> tuple[list[str], dict[str, str | None]]:
         opened = open_source(spark, source(tmp_path, "raw.third"))
         rows = opened.frame.where("_corrupt IS NULL").select("user").collect()
-        inputs = {each.path: each.deletions for each in opened.snapshot.inputs}
+        inputs = {file.path: file.deletions for file in opened.snapshot.inputs}
         return sorted(row.user for row in rows), inputs
 
     spark_sql.iceberg(folder, "CREATE NAMESPACE lake.raw", *VECTORS)
     left = {f"u{number}" for number in range(5, 1999)}
-    found, before = read()
-    assert found == sorted(left)
+    users, before = read()
+    assert users == sorted(left)
     assert all(before.values())
     [both] = (folder / "warehouse" / "raw" / "third" / "data").rglob("*.puffin")
     spark_sql.iceberg(folder, *AGAIN)
     left -= {"u1000", "u7", "u8"}
-    found, now = read()
-    assert found == sorted([*left, "moved"])
+    users, now = read()
+    assert users == sorted([*left, "moved"])
     # One file has lost rows since, and so counts as changed.
     assert sorted(now[path] == digest for path, digest in before.items()) == [False, True]
     kept = both.read_bytes()
@@ -443,12 +443,12 @@ def test_tables_of_sparks_own_iceberg(
     own = {"options": hadoop_options(folder) if kind == "hadoop" else options(folder)}
     spark_sql.iceberg(folder, "CREATE NAMESPACE lake.raw", *TENDED)
     opened = open_source(spark, source(tmp_path, "raw.tended", **own))
-    found = opened.frame.selectExpr("user", "unix_micros(at)").collect()
-    assert sorted(map(tuple, found)) == [("a", at(0, 1)), ("b", at(0, 2)), ("c", at(0, 3))]
+    events = opened.frame.selectExpr("user", "unix_micros(at)").collect()
+    assert sorted(map(tuple, events)) == [("a", at(0, 1)), ("b", at(0, 2)), ("c", at(0, 3))]
     [compaction] = opened.rewrites(1)
     assert (len(compaction.removed), compaction.added) == (
         2,
-        {each.path for each in opened.snapshot.inputs},
+        {file.path for file in opened.snapshot.inputs},
     )
     beside = open_source(spark, source(tmp_path, "raw.beside", **own))
     assert [row.user for row in beside.frame.collect()] == ["b"]

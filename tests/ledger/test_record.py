@@ -61,8 +61,8 @@ def test_a_form_that_is_not_known_is_refused(tmp_path: Path) -> None:
 def test_only_inputs_that_a_run_knew_can_be_gone() -> None:
     known = Record(settings={}, inputs={"/a": file(0, 1), "/b": file(0, 1)})
     newest = Record(settings={}, inputs={**known.inputs, "/x": file(3, 3)})
-    found = after(newest, known, {"/a": file(0, 1), "/late": file(0, 0)})
-    assert found.inputs == {"/a": file(0, 1), "/late": file(0, 0), "/x": file(3, 3)}
+    record = after(newest, known, {"/a": file(0, 1), "/late": file(0, 0)})
+    assert record.inputs == {"/a": file(0, 1), "/late": file(0, 0), "/x": file(3, 3)}
 
 
 def test_what_counts_beyond_covered_dates() -> None:
@@ -82,8 +82,8 @@ def test_what_counts_beyond_covered_dates() -> None:
 
 
 def test_who_has_no_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    for each in ("LOGNAME", "USER", "LNAME", "USERNAME"):
-        monkeypatch.delenv(each, raising=False)
+    for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)
     assert author() == str(2**31 - 7)
 

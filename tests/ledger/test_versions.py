@@ -49,18 +49,18 @@ def three(job: Published) -> Published:
     return job
 
 
-def told(job: Published, run: str | None = None) -> list[tuple[Any, ...]]:
-    found = changes_since(job.spark, job.store, job.spec, "sessions", run)
+def changes_of(job: Published, run: str | None = None) -> list[tuple[Any, ...]]:
+    changes = changes_since(job.spark, job.store, job.spec, "sessions", run)
     return sorted(
         (row.change, row.old and row.old.session_id, row.new and row.new.session_id)
-        for row in found.collect()
+        for row in changes.collect()
     )
 
 
 def test_since_the_last_run_since_another_and_since_the_first(three: Published) -> None:
-    assert told(three) == told(three, "r3") == INSERTED
-    assert told(three, "r2") == [*INSERTED, *MERGED]
-    assert told(three, "r1") == [
+    assert changes_of(three) == changes_of(three, "r3") == INSERTED
+    assert changes_of(three, "r2") == [*INSERTED, *MERGED]
+    assert changes_of(three, "r1") == [
         ("inserted", None, " 28 10:00"),
         ("inserted", None, "a 28 10:00"),
         ("inserted", None, "a 29 12:00"),
@@ -69,8 +69,8 @@ def test_since_the_last_run_since_another_and_since_the_first(three: Published) 
 
 
 def test_only_files_that_one_version_has_are_read(three: Published) -> None:
-    found = changes_since(three.spark, three.store, three.spec, "sessions", "r2")
-    dates = sorted(re.findall(r"date=[\d-]+", " ".join(found.inputFiles())))
+    changes = changes_since(three.spark, three.store, three.spec, "sessions", "r2")
+    dates = sorted(re.findall(r"date=[\d-]+", " ".join(changes.inputFiles())))
     assert dates == ["date=2026-03-28", "date=2026-03-28", "date=2026-03-30"]
 
 
@@ -82,8 +82,8 @@ def test_chunks_of_one_run(three: Published) -> None:
         ("deleted", "a 28 10:00", None),
         ("deleted", "a 29 12:00", None),
     ]
-    assert told(three) == told(three, "x") == told(three, "x1") == deleted
-    assert told(three, "x2") == deleted[2:]
+    assert changes_of(three) == changes_of(three, "x") == changes_of(three, "x1") == deleted
+    assert changes_of(three, "x2") == deleted[2:]
     there = restore(three.store, NAMES, "x", run_id="r4", metadata={})
     assert there.tables == {"sessions": RestoredTable(restored=4, version=4)}
 
@@ -94,7 +94,7 @@ def test_compaction_and_commits_by_others_are_no_runs(three: Published) -> None:
     folder = folder_of(three.store, "sessions")
     DeltaTable(folder).alter.set_table_properties({"delta.appendOnly": "false"})
     assert version_of(three.store, "sessions") == 5
-    assert told(three) == [("inserted", None, "d 30 10:00")]
+    assert changes_of(three) == [("inserted", None, "d 30 10:00")]
     assert [run["run_id"] for run in runs(three.store, NAMES)] == ["k", "r4", "r3", "r2", "r1"]
 
 
@@ -102,7 +102,7 @@ def test_unknown_runs_and_windows(three: Published) -> None:
     with pytest.raises(
         JobFileError, match=r"^run: no run with this id .* \(got 'r33'\)\. Did you mean 'r3'"
     ):
-        told(three, "r33")
+        changes_of(three, "r33")
     with pytest.raises(JobFileError, match="Did you mean 'daily'"):
         changes_since(three.spark, three.store, three.spec, "dayly")
     with pytest.raises(TableError, match=r"^daily: nothing is published yet\. Run: backfill run /"):
@@ -133,16 +133,16 @@ def test_going_back(three: Published) -> None:
     done = restore(
         three.store, [*NAMES, "quarantine"], "r2", run_id="r4", metadata={"kind": "restore"}
     )
-    assert {name: (each.restored, each.version) for name, each in done.tables.items()} == {
+    assert {name: (table.restored, table.version) for name, table in done.tables.items()} == {
         "sessions": (1, 3),
         "daily": (0, 0),
     }
     assert (done.run_id, done.untouched) == ("r4", ("quarantine",))
-    assert told(three) == told(three, "r4") == [("deleted", "c 30 10:00", None)]
-    assert told(three, "r2") == MERGED
+    assert changes_of(three) == changes_of(three, "r4") == [("deleted", "c 30 10:00", None)]
+    assert changes_of(three, "r2") == MERGED
     assert record_of(three.store, "sessions") == {"runs": ["r1", "r2"]}
     restore(three.store, NAMES, "r1", run_id="r5", metadata={})
-    assert told(three) == [
+    assert changes_of(three) == [
         ("split", "a 28 10:00", "a 28 10:00"),
         ("split", "a 28 10:00", "a 28 11:00"),
     ]
@@ -153,8 +153,8 @@ def _expire_before(job: Published, name: str, version: int) -> None:
     """Does as Delta Lake does: the version is in a checkpoint, and older commits are deleted."""
     folder = folder_of(job.store, name)
     DeltaTable(folder, version).create_checkpoint()
-    for each in range(version):
-        (folder / "_delta_log" / f"{each:020}.json").unlink()
+    for number in range(version):
+        (folder / "_delta_log" / f"{number:020}.json").unlink()
 
 
 def test_of_a_version_that_has_expired_nothing_is_restored(three: Published) -> None:
@@ -229,7 +229,7 @@ def test_of_chunks_the_last_counts_in_each_table(three: Published) -> None:
         three.run(run, JOINED, name="daily", chunk=chunk, **both)
         three.run(run, MORE, days=[], chunk=chunk, **both)
     three.run("r6", MORE, days=[])
-    assert told(three, "chunks") == [*INSERTED] * 3
+    assert changes_of(three, "chunks") == [*INSERTED] * 3
     _expire_before(three, "sessions", 4)
     # What the first chunk published has expired, but the run is restored to a later state.
     assert restore(three.store, NAMES, "chunks", run_id="r7", metadata={}).tables == {
@@ -237,11 +237,11 @@ def test_of_chunks_the_last_counts_in_each_table(three: Published) -> None:
         "daily": RestoredTable(1, 1),
     }
     with pytest.raises(TableError, match="what was there before the run is not known any more"):
-        told(three, "chunks")
+        changes_of(three, "chunks")
     DeltaTable(folder_of(three.store, "sessions")).alter.set_table_properties(
         {"delta.logRetentionDuration": "interval 40 days"}
     )
-    assert told(three, "r6") == []
+    assert changes_of(three, "r6") == []
 
 
 def test_no_table_is_restored_where_files_of_another_are_gone(three: Published) -> None:
@@ -262,9 +262,9 @@ def test_changes_since_before_what_has_expired_are_refused(three: Published) -> 
         match=r"^sessions: what was there before the run is not known any more: the version has "
         r"expired \(got 2\)\. Name a run that came later; see: backfill history$",
     ):
-        told(three)
+        changes_of(three)
     three.run("r4", FIRST)
-    assert told(three) == told(three, "r4") != []
+    assert changes_of(three) == changes_of(three, "r4") != []
 
 
 def test_runs_of_all_tables(three: Published) -> None:
@@ -305,7 +305,7 @@ def test_cleaning(three: Published) -> None:
     assert young["daily"].compacted is None
     old = cleaned("0s", "k2")
     assert (old["sessions"].removed.staged, old["sessions"].compacted) == (1, None)
-    assert told(three, "r3") == [*INSERTED, ("inserted", None, "d 30 10:00")]
+    assert changes_of(three, "r3") == [*INSERTED, ("inserted", None, "d 30 10:00")]
     with pytest.raises(WindowError, match="older_than: a bare number has no unit"):
         cleaned(24, "k3")
     with pytest.raises(JobFileError, match="older_than: must not be negative"):

@@ -74,7 +74,7 @@ def test_deleted_and_corrected_events_of_the_range(world: World) -> None:
 
 
 def test_what_a_range_does_not_hold_stays(world: World) -> None:
-    world.write("a", [Event("a", at(each, 12), each) for each in range(4)])
+    world.write("a", [Event("a", at(number, 12), number) for number in range(4)])
     world.run_all()
     before = {path for path in paths_of(world.job.store, "sessions") if "2026-01-02" not in path}
     world.write("b", [Event("b", at(1, 13), 1), Event("b", at(3, 13), 1)])
@@ -88,7 +88,7 @@ def test_what_a_range_does_not_hold_stays(world: World) -> None:
 def test_ranges_without_input_are_skipped(world: World) -> None:
     world.write("a", [Event("a", at(0, 12), 1), Event("a", at(3, 12), 1)])
     result = world.job.run(world.spark, start=day(1), end=day(3))
-    assert [each.dates for each in result.skipped] == [(day(1), day(3))]
+    assert [skipped.dates for skipped in result.skipped] == [(day(1), day(3))]
     assert not result.chunks
     with pytest.raises(TableError, match="does not exist yet"):
         world.job.table("sessions", world.spark)
@@ -111,12 +111,12 @@ def test_the_plan_tells_what_is_read_across_the_edges(
     world.write("zero", [Event("a", at(0, 23, 50), 1)])
     world.write("one", [Event("a", at(1, 0, 5), 1)])
     world.write("three", [Event("a", at(3, 5), 1)])
-    text, told = plan(capsys, str(world.job.spec.path), "--date", str(day(1)))
+    text, document = plan(capsys, str(world.job.spec.path), "--date", str(day(1)))
     # The event of the day before shows that this day's session began there.
-    assert (told["files"], told["stages"][0]["events"]) == (2, 1)
-    assert {each["keys"] for each in told["beyond"]} == {0}
-    assert {each["read_from"] < str(day(1)) for each in told["beyond"]} == {True}
-    (line,) = (each for each in text.splitlines() if "cross its boundaries" in each)
+    assert (document["files"], document["stages"][0]["events"]) == (2, 1)
+    assert {beyond["keys"] for beyond in document["beyond"]} == {0}
+    assert {beyond["read_from"] < str(day(1)) for beyond in document["beyond"]} == {True}
+    (line,) = (sentence for sentence in text.splitlines() if "cross its boundaries" in sentence)
     assert line.startswith(f"For [{day(1)}, {day(2)}) events are read from {day(0)}T")
 
 
@@ -149,9 +149,9 @@ def test_chunks_are_runs_of_their_own_and_are_not_run_twice(
     world.counted = {"a": set(EVERY)}
     world.check()
     again = world.job.run(world.spark, start=day(0), end=day(5), chunk=2)
-    assert [each.why for each in again.skipped] == [
-        f"committed by run {each.run_id}" for each in first.chunks
+    assert [skipped.why for skipped in again.skipped] == [
+        f"committed by run {chunk.run_id}" for chunk in first.chunks
     ]
     world.write("b", [Event("b", at(2, 1), 1)])
     plan = world.job.plan(spark, start=day(0), end=day(5), chunk=2, explain=False)
-    assert [each.done for each in plan.stages] == [None, None, None]
+    assert [stage.done for stage in plan.stages] == [None, None, None]

@@ -32,7 +32,7 @@ checks: {{builtin: {checks}}}
 def events(count: int, users: int, days: int = 4) -> list[dict[str, Any]]:
     """Events at minutes of some days, of some users, each in two rows."""
     drawn = random.Random(count)
-    found = [
+    rows = [
         {
             "user": f"u{drawn.randrange(users)}",
             "at": dt.datetime(2026, 1, 1, tzinfo=UTC)
@@ -42,7 +42,7 @@ def events(count: int, users: int, days: int = 4) -> list[dict[str, Any]]:
         }
         for number in range(count)
     ]
-    return found + found
+    return rows + rows
 
 
 def job(folder: Path, *, id: str = ", id: id", checks: str = "off") -> Job:
@@ -80,17 +80,17 @@ def test_a_sample_counts_all_that_a_slice_has(spark: SparkSession, tmp_path: Pat
     # Without an id copies are events: two to a slice, or slightly more.
     sparse = job(tmp_path / "sparse", id="")
     write(tmp_path / "sparse", "a", events(4_000, 100_000))
-    found = chosen(sparse, spark)
-    assert found.combined
-    assert found.per_slice is not None
-    assert 2 <= found.per_slice < 2.02
-    assert 600 < found.sampled < 1_400
-    assert found.why == f"{found.per_slice:.2f} events per slice in a sample, not less than 1.5"
+    choice = chosen(sparse, spark)
+    assert choice.combined
+    assert choice.per_slice is not None
+    assert 2 <= choice.per_slice < 2.02
+    assert 600 < choice.sampled < 1_400
+    assert choice.why == f"{choice.per_slice:.2f} events per slice in a sample, not less than 1.5"
 
     write(tmp_path / "sparse", "a", events(4_000, 100_000)[:4_000])
-    found = chosen(sparse, spark)
-    assert not found.combined
-    assert found.why == "1.00 events per slice in a sample, less than 1.5"
+    choice = chosen(sparse, spark)
+    assert not choice.combined
+    assert choice.why == "1.00 events per slice in a sample, less than 1.5"
 
     dense = job(tmp_path / "dense", id="")
     write(tmp_path / "dense", "a", events(4_000, 1))
@@ -154,4 +154,4 @@ def test_the_gate_passes_what_was_exchanged_one_by_one(
     assert published.accepted == 300
     assert published.checks
     for outcomes in (published.checks, own.validate(spark=spark)):
-        assert all(each.success for each in outcomes)
+        assert all(outcome.success for outcome in outcomes)

@@ -58,7 +58,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[Any]:
 @pytest.mark.parametrize("missing", [True, False])
 def test_a_plan_of_many_stages(world: World, calls: Counter[Any], missing: bool) -> None:
     plan = world.job.plan(world.spark, start=day(0), end=day(DAYS), missing=missing, chunk=1)
-    assert [each.dates for each in plan.stages] == [
+    assert [stage.dates for stage in plan.stages] == [
         (day(number), day(number + 1)) for number in range(2 if missing else 0, DAYS)
     ]
     assert calls["source"] == calls["inputs"] == 1

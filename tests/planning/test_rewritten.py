@@ -53,15 +53,15 @@ def test_the_files_that_a_plan_names_are_replaced(spark: SparkSession, tmp_path:
     write(tmp_path, "late", ("a", DAY + 10 * HOUR + HOUR // 4), ("a", 9 * DAY))
     [stage] = job.plan(spark, recompute=True).stages
     assert isinstance(stage, MergeStage)
-    [found] = stage.late
+    [late] = stage.late
     store, tables = job.spec.store(), ["sessions", "around", "numbered", "days"]
-    assert sorted(found.rewritten) == sorted(tables)
+    assert sorted(late.rewritten) == sorted(tables)
     job.recompute(spark)
     # On the second date only a session changes; windows by number move on all later dates.
     dates = {"sessions": [2, 4], "around": [4], "numbered": [3, 4], "days": [2, 3, 4]}
     for name in tables:
         gone, expected = replaced(store, name)
-        assert (found.rewritten[name], gone) == (expected, dates[name]), name
+        assert (late.rewritten[name], gone) == (expected, dates[name]), name
     # A new day, in files of its own: the day before is not open any more.
     job.run(spark, date=dt.date(2026, 1, 10))
     write(tmp_path, "next", ("a", 12 * DAY + 10 * HOUR))
@@ -69,7 +69,7 @@ def test_the_files_that_a_plan_names_are_replaced(spark: SparkSession, tmp_path:
     assert isinstance(following, RangeStage)
     job.run(spark, date=dt.date(2026, 1, 13))
     assert following.beyond is not None
-    found_now = {each.window: each.rewritten for each in following.beyond}
+    found_now = {beyond.window: beyond.rewritten for beyond in following.beyond}
     # Whether a window by number is open depends on time only if it moves by time.
     dates = {"sessions": [10], "around": [10], "numbered": [], "days": [10]}
     assert {name: replaced(store, name) for name in tables} == {
@@ -82,8 +82,8 @@ def replaced(store: Store, name: str) -> tuple[list[int], Rewritten]:
     newest = version_of(store, name)
     assert newest is not None
     before, now = (files_of(store, name, version=version) for version in (newest - 1, newest))
-    kept = {each.path for each in now}
-    gone = [each for each in before if each.path not in kept]
-    sizes = sum(each.rows for each in gone), sum(each.size for each in gone)
-    days = sorted({each.minimum["date"].day for each in gone})
+    kept = {file.path for file in now}
+    gone = [file for file in before if file.path not in kept]
+    sizes = sum(file.rows for file in gone), sum(file.size for file in gone)
+    days = sorted({file.minimum["date"].day for file in gone})
     return days, Rewritten(len(gone), *sizes, len(before))

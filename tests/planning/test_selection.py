@@ -36,11 +36,11 @@ def test_dates(arguments: dict[str, Any], dates: tuple[dt.date, dt.date] | None)
 def test_days_back_are_those_of_the_jobs_zone(zone: str) -> None:
     offset = dt.timedelta(hours=14 if zone == "Pacific/Kiritimati" else -12)
     before = (dt.datetime.now(dt.timezone.utc) + offset).date()
-    found = selected(zone, None, None, date="yesterday").dates
+    dates = selected(zone, None, None, date="yesterday").dates
     after = (dt.datetime.now(dt.timezone.utc) + offset).date()
-    assert found is not None
-    assert found[1] in (before, after)
-    assert found[1] - found[0] == dt.timedelta(days=1)
+    assert dates is not None
+    assert dates[1] in (before, after)
+    assert dates[1] - dates[0] == dt.timedelta(days=1)
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_windows_covering(
     job = jobs[engine]
     last = first if length is None else first + length - 1
     end = None if length is None else instant(first + length)
-    found = job.windows_covering(name, instant(first), end, key=key).to_pylist()
+    windows = job.windows_covering(name, instant(first), end, key=key).to_pylist()
     expected = [
         row
         for row in job.fetch(name).to_pylist()
@@ -134,7 +134,7 @@ def test_windows_covering(
         and holds(engine, name, row, last)
         and key in (None, (row["shop"], row["user"]))
     ]
-    assert found == expected
+    assert windows == expected
 
 
 @settings(max_examples=200)
@@ -152,11 +152,11 @@ def test_find_sessions_to_merge(
     latest_start: int,
 ) -> None:
     job = jobs[engine]
-    found = job.find_sessions_to_merge(
+    sessions = job.find_sessions_to_merge(
         "sessions", key, instant(earliest_end), instant(latest_start)
     )
     later = 30 * MINUTE if engine == "beam" else 0
-    assert found.to_pylist() == [
+    assert sessions.to_pylist() == [
         row
         for row in job.fetch("sessions", key).to_pylist()
         if us(row["window_end"]) - later >= earliest_end and us(row["window_start"]) <= latest_start
@@ -171,8 +171,8 @@ def test_fetch_by_range(
     job, end = jobs["plain"], first + length
     rows = job.fetch("hourly").to_pylist()
     own = [row for row in rows if (row["shop"], row["user"]) == key]
-    found = job.fetch("hourly", key, start=instant(first), end=instant(end)).to_pylist()
-    assert found == [
+    windows = job.fetch("hourly", key, start=instant(first), end=instant(end)).to_pylist()
+    assert windows == [
         row for row in own if us(row["window_start"]) < end and us(row["window_end"]) > first
     ]
     assert job.fetch("hourly", key, limit=1).to_pylist() == own[:1]
@@ -181,7 +181,7 @@ def test_fetch_by_range(
 @pytest.mark.parametrize(
     ("engine", "name"),
     [*_CASES, ("plain", "short")],
-    ids=lambda each: str(each),
+    ids=lambda value: str(value),
 )
 def test_events_in(spark: SparkSession, jobs: dict[str, Job], engine: str, name: str) -> None:
     """They are as many as the window has counted; copies and other keys are left out."""
@@ -190,11 +190,11 @@ def test_events_in(spark: SparkSession, jobs: dict[str, Job], engine: str, name:
     counts = []
     for row in rows[:: max(1, len(rows) // 2)]:
         events = job.events_in(name, row, spark).collect()
-        assert {(each.shop, each.user) for each in events} == {(row["shop"], row["user"])}
-        assert len({each.id for each in events}) == len(events)
+        assert {(event.shop, event.user) for event in events} == {(row["shop"], row["user"])}
+        assert len({event.id for event in events}) == len(events)
         counts.append((len(events), row["n"]))
     assert counts
-    assert [found for found, _ in counts] == [wanted for _, wanted in counts]
+    assert [number for number, _ in counts] == [wanted for _, wanted in counts]
 
 
 def test_keys_by_column(jobs: dict[str, Job]) -> None:

@@ -81,7 +81,7 @@ def spoil(
 
 
 def failed(outcomes: Any) -> set[tuple[str, str]]:
-    return {(each.table, each.check.name) for each in outcomes if not each.success}
+    return {(outcome.table, outcome.check.name) for outcome in outcomes if not outcome.success}
 
 
 def versions(job: Job) -> dict[str, int | None]:

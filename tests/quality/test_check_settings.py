@@ -55,10 +55,10 @@ checks:
     - {expect_column_values_to_be_in_set: {column: user, value_set: [a]}}
 """,
     ).checks.own["sessions"]
-    assert [each.severity for each in checks] == ["warn", "error", "error"]
+    assert [check.severity for check in checks] == ["warn", "error", "error"]
     assert checks[0].arguments == {"column": "n", "min_value": 1, "max_value": 2.5}
     assert checks[1].arguments["value_set"] == ["1", 2, True, "x"]
-    assert len({each.name for each in checks}) == 3
+    assert len({check.name for check in checks}) == 3
 
 
 @pytest.mark.parametrize(

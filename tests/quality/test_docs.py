@@ -54,13 +54,13 @@ def validation(
         check("expect_column_values_to_be_between", column="start", max_value=most),
         check("expect_column_values_to_be_between", column="none", max_value=most),
     ]
-    found = evaluate(frame, checks, table=table, run_id=run_id, key=["user"])
-    document = json.loads(json.dumps(found.document))
+    validated = evaluate(frame, checks, table=table, run_id=run_id, key=["user"])
+    document = json.loads(json.dumps(validated.document))
     return {"table": table, "run_id": run_id, "at": at, "document": document}
 
 
 def pages(index: Path) -> list[Page]:
-    return [Page(index.parent / each) for each in Page(index).links]
+    return [Page(index.parent / link) for link in Page(index).links]
 
 
 def test_the_history_of_validations(tmp_path: Path) -> None:
@@ -123,16 +123,16 @@ def test_hostile_values_are_text(tmp_path: Path) -> None:
             "expect_column_quantile_values_to_be_between", column=HOSTILE, quantile_ranges=quantiles
         ),
     ]
-    found = evaluate(frame, checks, table=HOSTILE, run_id=HOSTILE, key=["user"])
+    validated = evaluate(frame, checks, table=HOSTILE, run_id=HOSTILE, key=["user"])
     entry = {"table": HOSTILE, "run_id": HOSTILE, "at": "2024-01-02T03:04:05Z"}
-    index = build_docs([{**entry, "document": found.document}], tmp_path, title=HOSTILE)
+    index = build_docs([{**entry, "document": validated.document}], tmp_path, title=HOSTILE)
     quiet = build_docs([validation()], tmp_path / "quiet", title="quiet")
     [harmless], [page] = pages(quiet), pages(index)
-    for each in (Page(index), page):
-        assert not each.tags & {"script", "img"}
-        assert "onclick" not in each.attributes
-        assert "<script>alert(1)</script>" in each.text
-        assert not [link for link in each.links if "alert" in link]
+    for parsed in (Page(index), page):
+        assert not parsed.tags & {"script", "img"}
+        assert "onclick" not in parsed.attributes
+        assert "<script>alert(1)</script>" in parsed.text
+        assert not [link for link in parsed.links if "alert" in link]
     assert page.tags <= harmless.tags | {"h3", "p", "ul", "li"}
 
 
@@ -150,15 +150,15 @@ def test_hostile_parameters_are_text() -> None:
 
 def test_built_again_it_is_the_same(tmp_path: Path) -> None:
     def files() -> dict[str, bytes]:
-        return {str(each): each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()}
+        return {str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
     given = [validation("run-1"), validation("run-2", at="2024-01-03T00:00:00Z")]
     index = build_docs(given, tmp_path, title="job")
     first = files()
-    made = [each.stat().st_mtime_ns for each in (tmp_path / "validations").iterdir()]
+    made = [path.stat().st_mtime_ns for path in (tmp_path / "validations").iterdir()]
     build_docs(given, tmp_path, title="job")
     assert files() == first
-    assert [each.stat().st_mtime_ns for each in (tmp_path / "validations").iterdir()] == made
+    assert [path.stat().st_mtime_ns for path in (tmp_path / "validations").iterdir()] == made
     build_docs(given[:1], tmp_path, title="job")
     assert len(list((tmp_path / "validations").iterdir())) == len(pages(index)) == 1
 

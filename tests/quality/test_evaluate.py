@@ -51,7 +51,7 @@ def frame(spark: SparkSession) -> DataFrame:
 
 def test_outcomes_are_in_the_order_of_the_checks() -> None:
     frame = pd.DataFrame({"user": list("aabbb"), "n": range(5), "w": [None, 1.5, None, 2, 3]})
-    found = evaluate(
+    validation = evaluate(
         frame,
         [
             check("expect_table_row_count_to_equal", value=5),
@@ -64,40 +64,42 @@ def test_outcomes_are_in_the_order_of_the_checks() -> None:
         run_id="run-1",
         key=["user"],
     )
-    assert [each.success for each in found.outcomes] == [True, False, False, False, True]
-    assert [each.unexpected for each in found.outcomes] == [None, 2, 2, None, 0]
-    assert [each.observed for each in found.outcomes] == [5, 40.0, 40.0, 2.0, 0.0]
-    assert found.outcomes[1].examples == ({"user": "b", "n": 3}, {"user": "b", "n": 4})
-    assert [each.check.expectation for each in found.failed] == [
+    assert [verdict.success for verdict in validation.outcomes] == [True, False, False, False, True]
+    assert [verdict.unexpected for verdict in validation.outcomes] == [None, 2, 2, None, 0]
+    assert [verdict.observed for verdict in validation.outcomes] == [5, 40.0, 40.0, 2.0, 0.0]
+    assert validation.outcomes[1].examples == ({"user": "b", "n": 3}, {"user": "b", "n": 4})
+    assert [verdict.check.expectation for verdict in validation.failed] == [
         BETWEEN,
         "expect_column_mean_to_be_between",
     ]
-    assert [each.check.about for each in found.warned] == ["a weight is missing"]
-    assert (found.table, found.run_id) == ("sessions", "run-1")
-    assert found.document["statistics"]["unsuccessful_expectations"] == 3
-    severities = [each["expectation_config"]["severity"] for each in found.document["results"]]
+    assert [verdict.check.about for verdict in validation.warned] == ["a weight is missing"]
+    assert (validation.table, validation.run_id) == ("sessions", "run-1")
+    assert validation.document["statistics"]["unsuccessful_expectations"] == 3
+    severities = [
+        result["expectation_config"]["severity"] for result in validation.document["results"]
+    ]
     assert severities == ["critical", "critical", "warning", "critical", "critical"]
-    json.dumps(found.document, allow_nan=False)
+    json.dumps(validation.document, allow_nan=False)
 
 
 def test_no_checks() -> None:
-    found = evaluate(pd.DataFrame({"n": [1]}), [], table="events", run_id="r")
-    assert found.outcomes == ()
-    assert found.document["success"] is True
+    validation = evaluate(pd.DataFrame({"n": [1]}), [], table="events", run_id="r")
+    assert validation.outcomes == ()
+    assert validation.document["success"] is True
 
 
 def test_the_same_check_twice() -> None:
     twice = [check(BETWEEN, severity, column="n", min_value=2) for severity in ("error", "warn")]
-    found = evaluate(pd.DataFrame({"n": [1]}), twice, table="events", run_id="r")
-    assert (len(found.failed), len(found.warned)) == (1, 1)
-    found = evaluate(pd.DataFrame({"x": [1]}), twice, table="events", run_id="r")
-    assert (len(found.failed), len(found.warned)) == (1, 1)
+    validation = evaluate(pd.DataFrame({"n": [1]}), twice, table="events", run_id="r")
+    assert (len(validation.failed), len(validation.warned)) == (1, 1)
+    validation = evaluate(pd.DataFrame({"x": [1]}), twice, table="events", run_id="r")
+    assert (len(validation.failed), len(validation.warned)) == (1, 1)
 
 
 def test_five_examples_at_most(frame: DataFrame) -> None:
-    found = outcome(frame, BETWEEN, ("user", "time"), column="n", min_value=99)
-    assert (found.unexpected, len(found.examples)) == (12, 5)
-    assert found.examples[0] == {"user": "user 0", "time": "1969-12-31T23:59:59.999995Z", "n": 0}
+    verdict = outcome(frame, BETWEEN, ("user", "time"), column="n", min_value=99)
+    assert (verdict.unexpected, len(verdict.examples)) == (12, 5)
+    assert verdict.examples[0] == {"user": "user 0", "time": "1969-12-31T23:59:59.999995Z", "n": 0}
 
 
 def test_without_a_key_the_values_are_shown(frame: DataFrame) -> None:
@@ -106,8 +108,8 @@ def test_without_a_key_the_values_are_shown(frame: DataFrame) -> None:
 
 
 def test_values_are_of_jsons_types(frame: DataFrame) -> None:
-    found = outcome(frame, "expect_column_values_to_be_null", ("time",), column="price")
-    assert found.examples[0] == {"time": "1970-01-01T00:00:39.999995Z", "price": "4.00"}
+    verdict = outcome(frame, "expect_column_values_to_be_null", ("time",), column="price")
+    assert verdict.examples[0] == {"time": "1970-01-01T00:00:39.999995Z", "price": "4.00"}
     odd = frame.select(
         F.struct("n", F.lit(1).alias("b")).alias("s"),
         F.lit(b"ab").alias("bytes"),
@@ -118,12 +120,12 @@ def test_values_are_of_jsons_types(frame: DataFrame) -> None:
         F.lit(None).cast("int").alias("x"),
     )
     names = tuple(odd.columns[:-1])
-    found = outcome(odd.limit(1), NOT_NULL, names, column="x")
-    assert json.loads(json.dumps(found.examples, allow_nan=False))[0] == {
+    verdict = outcome(odd.limit(1), NOT_NULL, names, column="x")
+    assert json.loads(json.dumps(verdict.examples, allow_nan=False))[0] == {
         "s": {"n": 0, "b": 1},
         "bytes": "YWI=",
-        "span": found.examples[0]["span"],
-        "times": found.examples[0]["times"],
+        "span": verdict.examples[0]["span"],
+        "times": verdict.examples[0]["times"],
         "nan": "NaN",
         "day": "1582-01-01",
         "x": None,
@@ -147,14 +149,14 @@ def test_a_check_that_cannot_be_made_takes_no_other_with_it(frame: DataFrame) ->
         check("expect_column_values_to_match_regex", column="user", regex="("),
         check(NOT_NULL, column="n"),
     ]
-    for each in (frame, frame.toPandas()):
-        found = outcomes(each, *checks)
-        assert [one.success for one in found] == [False, False, False, False, False, True]
-        assert [one.problem is None for one in found] == [True, False, False, False, False, True]
-        assert found[0].unexpected == 1
-        assert found[1].problem == 'Error: The column "nn" in BatchData does not exist.'
-        assert found[3].problem == "expect_nothing_that_is_known not found"
-        for one in found:
+    for batch in (frame, frame.toPandas()):
+        verdicts = outcomes(batch, *checks)
+        assert [one.success for one in verdicts] == [False, False, False, False, False, True]
+        assert [one.problem is None for one in verdicts] == [True, False, False, False, False, True]
+        assert verdicts[0].unexpected == 1
+        assert verdicts[1].problem == 'Error: The column "nn" in BatchData does not exist.'
+        assert verdicts[3].problem == "expect_nothing_that_is_known not found"
+        for one in verdicts:
             assert "\n" not in (one.problem or "")
 
 
@@ -178,23 +180,23 @@ def test_times_are_those_of_utc(frame: DataFrame, bound: Any) -> None:
         at = datetime.combine(at, datetime.min.time())
     at = at if at.tzinfo else at.replace(tzinfo=timezone.utc)
     below = sum(n * 10_000_000 - 5 < at.timestamp() * 1_000_000 for n in range(12))
-    found = outcomes(
+    verdicts = outcomes(
         frame,
         check(BETWEEN, column="time", min_value=bound),
         check("expect_column_max_to_be_between", column="time", max_value=bound),
     )
-    assert found[0].unexpected == below
-    assert [each.success for each in found] == [below == 0, below == 12]
+    assert verdicts[0].unexpected == below
+    assert [verdict.success for verdict in verdicts] == [below == 0, below == 12]
 
 
 @spark_only
 @pytest.mark.usefixtures("kathmandu")
 def test_what_is_aggregated_is_told_in_utc(frame: DataFrame) -> None:
-    found = outcome(
+    verdict = outcome(
         frame, "expect_column_min_to_be_between", column="time", min_value="1970-01-01T00:00:00"
     )
-    assert not found.success
-    assert found.observed == "1969-12-31T23:59:59.999995Z"
+    assert not verdict.success
+    assert verdict.observed == "1969-12-31T23:59:59.999995Z"
 
 
 def test_types_are_seen_as_they_are(frame: DataFrame) -> None:
@@ -205,15 +207,15 @@ def test_types_are_seen_as_they_are(frame: DataFrame) -> None:
 def test_a_query(frame: DataFrame) -> None:
     views = frame.sparkSession.catalog.listTables()
     query = "select n from {batch} where time >= '1970-01-01 00:01:00'"
-    found = outcome(frame, "unexpected_rows_expectation", unexpected_rows_query=query)
-    assert (found.success, found.unexpected) == (False, 5)
-    assert found.examples == tuple({"n": n} for n in range(7, 12))
+    verdict = outcome(frame, "unexpected_rows_expectation", unexpected_rows_query=query)
+    assert (verdict.success, verdict.unexpected) == (False, 5)
+    assert verdict.examples == tuple({"n": n} for n in range(7, 12))
     assert frame.sparkSession.catalog.listTables() == views
 
 
 def test_a_condition_on_rows(frame: DataFrame) -> None:
-    found = outcome(frame, BETWEEN, column="n", max_value=5, row_condition="user = 'user 0'")
-    assert (found.unexpected, found.observed) == (2, 50.0)
+    verdict = outcome(frame, BETWEEN, column="n", max_value=5, row_condition="user = 'user 0'")
+    assert (verdict.unexpected, verdict.observed) == (2, 50.0)
 
 
 @spark_only
@@ -245,8 +247,8 @@ def test_nothing_is_left_behind(
     level = logging.getLogger("great_expectations").level
     capfd.readouterr()
     try:
-        for each in (frame, frame.toPandas()):
-            outcomes(each, check(BETWEEN, column="n", max_value=3), check(NOT_NULL, column="x"))
+        for batch in (frame, frame.toPandas()):
+            outcomes(batch, check(BETWEEN, column="n", max_value=3), check(NOT_NULL, column="x"))
         assert project_manager.get_current_project() is mine
         assert mine.data_sources.all() == {}
     finally:

@@ -66,9 +66,9 @@ def looked_at(of: Counted, span: tuple[int | None, int | None] = (None, None)) -
 
 
 def broken(of: Counted) -> dict[str, float]:
-    found = measure_events(of)
-    assert found.pop("quarantined_share") == 0.1
-    return {name: number for name, number in found.items() if number}
+    metrics = measure_events(of)
+    assert metrics.pop("quarantined_share") == 0.1
+    return {name: number for name, number in metrics.items() if number}
 
 
 def test_what_is_well(spark: SparkSession) -> None:
@@ -114,8 +114,8 @@ def test_events_without_a_time(spark: SparkSession) -> None:
 def test_events_outside_of_their_range(
     spark: SparkSession, span: tuple[int | None, int | None], outside: int
 ) -> None:
-    found = measure_events(looked_at(counted(spark), span))
-    assert found["inside_range"] == outside
+    metrics = measure_events(looked_at(counted(spark), span))
+    assert metrics["inside_range"] == outside
 
 
 def test_how_old_the_latest_event_is(spark: SparkSession) -> None:
@@ -137,7 +137,7 @@ def test_zeros_of_both_signs_are_one_key(spark: SparkSession) -> None:
         id="id",
         arrival=(),
     )
-    found = measure_events(
+    metrics = measure_events(
         looked_at(Counted(sliced=sliced, sums={}, events=events, id="id", read=3, quarantined=0))
     )
-    assert found["counted_once"] == 0
+    assert metrics["counted_once"] == 0

@@ -74,7 +74,7 @@ def check_against_reference(found: Any, rows: list[tuple], inclusive: bool) -> N
     assert found.problem is None
     assert (found.success, found.unexpected) == (not near, len(near))
     # Equal sessions of different keys may come in any order.
-    shown = [(each["start"], each["end"]) for each in found.examples]
+    shown = [(example["start"], example["end"]) for example in found.examples]
     assert shown == [(iso(start), iso(end)) for _, _, start, end in near[:5]]
 
 
@@ -84,7 +84,8 @@ def test_sessions_apart_on_pandas(rows: list[tuple], inclusive: bool) -> None:
     frame = pd.DataFrame(rows, columns=["user", "site", "start", "end"])
     for name in ("start", "end"):
         frame[name] = pd.Series(
-            [EPOCH + timedelta(microseconds=each) for each in frame[name]], dtype="datetime64[us]"
+            [EPOCH + timedelta(microseconds=micros) for micros in frame[name]],
+            dtype="datetime64[us]",
         )
     check_against_reference(
         apart(frame, key=["user", "site"], gap_inclusive=inclusive), rows, inclusive
@@ -94,16 +95,16 @@ def test_sessions_apart_on_pandas(rows: list[tuple], inclusive: bool) -> None:
 @settings(max_examples=2)
 @given(rows=sessions(150), inclusive=st.booleans())
 def test_sessions_apart_on_spark(spark: SparkSession, rows: list[tuple], inclusive: bool) -> None:
-    found = apart(spark_frame(spark, rows), key=["user", "site"], gap_inclusive=inclusive)
-    check_against_reference(found, rows, inclusive)
+    verdict = apart(spark_frame(spark, rows), key=["user", "site"], gap_inclusive=inclusive)
+    check_against_reference(verdict, rows, inclusive)
 
 
 def test_a_long_session_hides_no_later_one(spark: SparkSession) -> None:
     # The third is far from the second's end, and within the first.
     rows = [("a", 1, 0, 100 * GAP), ("a", 1, 1, 2), ("a", 1, 50 * GAP, 51 * GAP)]
-    found = apart(spark_frame(spark, rows), key=["user"])
-    assert found.unexpected == 2
-    assert found.examples[1] == {
+    verdict = apart(spark_frame(spark, rows), key=["user"])
+    assert verdict.unexpected == 2
+    assert verdict.examples[1] == {
         "user": "a",
         "start": iso(50 * GAP),
         "end": iso(51 * GAP),
@@ -131,11 +132,11 @@ def test_kinds_of_times_are_alike(spark: SparkSession) -> None:
     # Summer time begins between the two in the session's zone, but not in UTC.
     start = 1_710_053_940_000_000
     instants = spark_frame(spark, [("a", 1, start, start), ("a", 1, start + GAP, start + GAP)])
-    micros = instants.withColumns({each: F.unix_micros(each) for each in ("start", "end")})
+    micros = instants.withColumns({name: F.unix_micros(name) for name in ("start", "end")})
     local = micros.withColumns(
         {
-            each: F.expr(f"timestampadd(MICROSECOND, `{each}`, TIMESTAMP_NTZ'1970-01-01')")
-            for each in ("start", "end")
+            name: F.expr(f"timestampadd(MICROSECOND, `{name}`, TIMESTAMP_NTZ'1970-01-01')")
+            for name in ("start", "end")
         }
     )
     for frame in (instants, micros, local):
@@ -149,9 +150,9 @@ def test_rows_without_a_time_are_passed_over(spark: SparkSession) -> None:
 
 
 def test_a_column_that_is_missing() -> None:
-    found = apart(pd.DataFrame({"start": [1], "end": [2]}), key=["strat"])
-    assert found.problem == "strat: there is no such column. Did you mean 'start'?"
-    assert not found.success
+    verdict = apart(pd.DataFrame({"start": [1], "end": [2]}), key=["strat"])
+    assert verdict.problem == "strat: there is no such column. Did you mean 'start'?"
+    assert not verdict.success
 
 
 def test_conservation_is_exact(spark: SparkSession) -> None:
@@ -172,10 +173,10 @@ def test_nothing_sums_to_nothing(spark: SparkSession) -> None:
 @pytest.mark.parametrize("value", [0.5, "1"])
 def test_what_is_no_count_has_no_sum(spark: SparkSession, value: Any) -> None:
     frame = pd.DataFrame({"n": [value]})
-    for each in (frame, spark.createDataFrame(frame)):
-        found = outcome(each, CONSERVED, column="n", events=1)
-        assert not found.success
-        assert "can't be a count of events" in (found.problem or "")
+    for batch in (frame, spark.createDataFrame(frame)):
+        verdict = outcome(batch, CONSERVED, column="n", events=1)
+        assert not verdict.success
+        assert "can't be a count of events" in (verdict.problem or "")
 
 
 def test_in_anybodys_suite() -> None:
@@ -192,7 +193,7 @@ def test_in_anybodys_suite() -> None:
         conserved = ExpectEventsToBeConserved(column="n", events={"$PARAMETER": "read"})
         suite = ExpectationSuite(name="mine", expectations=[apart, conserved])
         results = batch.validate(suite, expectation_parameters={"read": 7}).results
-    assert {each.expectation_config.type: each.success for each in results} == {
+    assert {result.expectation_config.type: result.success for result in results} == {
         APART: False,
         CONSERVED: True,
     }
@@ -203,6 +204,6 @@ def test_one_row_per_window_needs_no_expectation_of_ours(spark: SparkSession) ->
     rows = [("a", 1, 0, 1), ("a", 1, 5, 6), (None, 1, 0, 1), (None, 1, 0, 2)]
     columns = ["user", "start"]
     for frame in (spark_frame(spark, rows), spark_frame(spark, rows).toPandas()):
-        found = outcome(frame, "expect_compound_columns_to_be_unique", column_list=columns)
-        assert found.unexpected == 2
-        assert [each["user"] for each in found.examples] == [None, None]
+        verdict = outcome(frame, "expect_compound_columns_to_be_unique", column_list=columns)
+        assert verdict.unexpected == 2
+        assert [example["user"] for example in verdict.examples] == [None, None]

@@ -58,7 +58,7 @@ def test_what_is_well_is_published_with_every_check_made(
     _, result = run_once
     assert failed(result.checks) == set()
     per_table = {
-        name: {each.check.name for each in result.checks if each.table == name}
+        name: {outcome.check.name for outcome in result.checks if outcome.table == name}
         for name in ("events", "sessions", "hopping")
     }
     common = {"bounds", "counts", "unique", "conservation", "history"}
@@ -74,8 +74,8 @@ def test_what_is_well_is_published_with_every_check_made(
         "hopping": {*common, "size"},
     }
     kept = list((tmp_path / "out" / "_quality").glob("*.json"))
-    assert [each.stem for each in kept] == [result.run_id]
-    assert {each["table"] for each in json.loads(kept[0].read_text())} == set(per_table)
+    assert [path.stem for path in kept] == [result.run_id]
+    assert {validation["table"] for validation in json.loads(kept[0].read_text())} == set(per_table)
 
 
 def test_a_failed_check_leaves_every_table_at_its_version(
@@ -93,7 +93,7 @@ def test_a_failed_check_leaves_every_table_at_its_version(
     assert failed(error.outcomes) == {
         ("sessions", next(e.check.name for e in error.outcomes if not e.success))
     }
-    (outcome,) = (each for each in error.outcomes if not each.success)
+    (outcome,) = (verdict for verdict in error.outcomes if not verdict.success)
     assert outcome.unexpected == len(GOOD) + 1  # each event is a session of its own
     assert all(example["n"] == 1 for example in outcome.examples)
     assert len(outcome.examples) == 5
@@ -116,9 +116,11 @@ def test_all_keys_are_looked_at_unless_a_run_wrote_many_rows(
     written = twice.count()
     rows = Rows(frame=twice, dates=(), table=None, without=(), assigned=6 * 40, written=written)
     monkeypatch.setattr(sample, "SAMPLED", 1 << 40)  # none of these keys
-    for few, told in ((written, {("hopping", "unique")}), (written - 1, set())):
+    for few, failures in ((written, {("hopping", "unique")}), (written - 1, set())):
         monkeypatch.setattr(sample, "FEW", few)
-        assert failed(Gate(made.spec, "audit").audit(None, {"hopping": rows}, anyway=True)) == told
+        assert (
+            failed(Gate(made.spec, "audit").audit(None, {"hopping": rows}, anyway=True)) == failures
+        )
 
 
 @spark_only
@@ -128,15 +130,15 @@ def test_what_failed_is_told_on_the_command_line(
     job(tmp_path, GOOD, LONE)
     path = str(tmp_path / "job.yaml")
     assert main(["run", path]) == 1
-    told = capsys.readouterr()
-    assert "expect_column_values_to_be_between" in told.out
-    assert "40 rows" in told.out
-    assert "for example" in told.out
-    assert "--publish-anyway REASON" in told.err
+    printed = capsys.readouterr()
+    assert "expect_column_values_to_be_between" in printed.out
+    assert "40 rows" in printed.out
+    assert "for example" in printed.out
+    assert "--publish-anyway REASON" in printed.err
     assert main(["run", path, "--json"]) == 1
     document = json.loads(capsys.readouterr().out)
     assert document["ok"] is False
-    (check,) = (each for each in document["error"]["checks"] if not each["success"])
+    (check,) = (verdict for verdict in document["error"]["checks"] if not verdict["success"])
     assert (check["table"], check["severity"], check["unexpected"]) == ("sessions", "error", 40)
 
 
@@ -210,7 +212,7 @@ def test_chunks_that_fail_do_not_stop_the_others(spark: SparkSession, tmp_path: 
     made = job(tmp_path, events, limit)
     result = made.run(spark, start=date(0), end=date(3), chunk=1)
     assert isinstance(result, RunResult)
-    assert [each.dates[0] for each in result.failures] == [date(1)]
+    assert [failure.dates[0] for failure in result.failures] == [date(1)]
     assert isinstance(result.failures[0].error, BackfillError)
     assert len(result.chunks) == 2
 

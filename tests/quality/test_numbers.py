@@ -13,29 +13,31 @@ from backfill.quality.evaluate import evaluate
 from backfill.quality.judging import as_check, judged
 from backfill.quality.numbers import compared
 
-CHECKS = [as_check(each) for each in BUILTINS.values()]
+CHECKS = [as_check(builtin) for builtin in BUILTINS.values()]
 
 
 @pytest.mark.parametrize("value", [0, 0.0, 1, 0.1, 0.1 + 1e-17, 0.11, 0.9, 0.899, 2**53, 1e300])
 def test_as_great_expectations_tells_it(value: float) -> None:
-    frame = pd.DataFrame([{each.name: value for each in CHECKS}])
-    metrics = {each.name: value for each in CHECKS}
+    frame = pd.DataFrame([{check.name: value for check in CHECKS}])
+    metrics = {check.name: value for check in CHECKS}
     ours = compared(CHECKS, metrics, table="t", run_id="r1")
     theirs = evaluate(frame, CHECKS, table="t", run_id="r1")
     assert ours.document == theirs.document
-    assert [each.success for each in ours.outcomes] == [each.success for each in theirs.outcomes]
-    assert [each.observed for each in ours.outcomes] == [value] * len(CHECKS)
+    assert [outcome.success for outcome in ours.outcomes] == [
+        outcome.success for outcome in theirs.outcomes
+    ]
+    assert [outcome.observed for outcome in ours.outcomes] == [value] * len(CHECKS)
 
 
 def test_at_the_limit() -> None:
-    metrics = {each.name: BUILTINS[each.name].limit or 0 for each in CHECKS} | {"history": 0}
+    metrics = {check.name: BUILTINS[check.name].limit or 0 for check in CHECKS} | {"history": 0}
     metrics["freshness"] = 86_400_000_000
-    (found,) = judged("t", "r1", CHECKS, metrics, (), None, ())  # type: ignore[arg-type]
-    assert not found.failed
-    assert not found.warned
+    (validation,) = judged("t", "r1", CHECKS, metrics, (), None, ())  # type: ignore[arg-type]
+    assert not validation.failed
+    assert not validation.warned
     metrics["freshness"] += 1  # type: ignore[operator]
-    (found,) = judged("t", "r1", CHECKS, metrics, (), None, ())  # type: ignore[arg-type]
-    assert [each.check.name for each in found.warned] == ["freshness"]
+    (validation,) = judged("t", "r1", CHECKS, metrics, (), None, ())  # type: ignore[arg-type]
+    assert [outcome.check.name for outcome in validation.warned] == ["freshness"]
 
 
 def test_great_expectations_is_not_loaded_for_numbers() -> None:

@@ -47,15 +47,17 @@ def found(matched: int, *causes: str) -> Reconciled:
 def test_builtin_checks(tmp_path: Path, result: Reconciled, expected: set[str]) -> None:
     outcomes = check_reconciled(spec(tmp_path), result, "r1")
     assert {name for _, name in failed(outcomes)} == expected
-    assert {each.table for each in outcomes} == {"reconciliation"}
-    assert [each["table"] for each in kept(LocalFolder(tmp_path / "out"))] == ["reconciliation"]
+    assert {outcome.table for outcome in outcomes} == {"reconciliation"}
+    assert [validation["table"] for validation in kept(LocalFolder(tmp_path / "out"))] == [
+        "reconciliation"
+    ]
 
 
 def test_limits_and_severities(tmp_path: Path) -> None:
     strict = spec(tmp_path, "checks: {builtin: {match_rate: {limit: 0.99, severity: error}}}")
     outcomes = check_reconciled(strict, found(9, "late"), "r1")
     assert failed(outcomes) == {("reconciliation", "match_rate")}
-    (outcome,) = (each for each in outcomes if not each.success)
+    (outcome,) = (verdict for verdict in outcomes if not verdict.success)
     assert (outcome.check.severity, outcome.observed) == ("error", 0.9)
     result = found(9, "late")
     assert result.ok(["late"])
@@ -71,6 +73,6 @@ def test_own_expectations_see_a_row_for_each_difference(tmp_path: Path) -> None:
     )
     assert failed(check_reconciled(own, found(99, "late"), "r1")) == set()
     outcomes = check_reconciled(own, found(98, "late", "restart"), "r2")
-    (outcome,) = (each for each in outcomes if not each.success)
+    (outcome,) = (verdict for verdict in outcomes if not verdict.success)
     assert outcome.unexpected == 1
     assert outcome.examples == ({"user": "u1", "cause": "restart"},)

@@ -17,10 +17,10 @@ BETWEEN = "expect_column_values_to_be_between"
 
 
 def test_an_expectation_of_great_expectations() -> None:
-    found = own_check(BETWEEN, {"column": "events", "min_value": 1}, "warn")
-    assert found.name == f"{BETWEEN}(events, min_value=1)"
-    assert (found.expectation, found.severity, found.builtin) == (BETWEEN, "warn", False)
-    assert found.arguments == {"column": "events", "min_value": 1}
+    check = own_check(BETWEEN, {"column": "events", "min_value": 1}, "warn")
+    assert check.name == f"{BETWEEN}(events, min_value=1)"
+    assert (check.expectation, check.severity, check.builtin) == (BETWEEN, "warn", False)
+    assert check.arguments == {"column": "events", "min_value": 1}
 
 
 def test_names_tell_expectations_apart() -> None:
@@ -37,15 +37,15 @@ def test_names_tell_expectations_apart() -> None:
 
 
 def test_ours_by_name() -> None:
-    found = own_check("expect_sessions_to_be_apart", {"key": ["user"], "gap": "30m"}, "error")
-    assert found.name == "expect_sessions_to_be_apart(user, gap=30m)"
+    check = own_check("expect_sessions_to_be_apart", {"key": ["user"], "gap": "30m"}, "error")
+    assert check.name == "expect_sessions_to_be_apart(user, gap=30m)"
 
 
 def test_a_description_is_for_people() -> None:
     given = {"column": "a", "description": "every session has its user"}
-    found = own_check("expect_column_values_to_not_be_null", given, "error")
-    assert found.about == "every session has its user"
-    assert found.arguments == {"column": "a"}
+    check = own_check("expect_column_values_to_not_be_null", given, "error")
+    assert check.about == "every session has its user"
+    assert check.arguments == {"column": "a"}
 
 
 @pytest.mark.parametrize(
@@ -139,12 +139,12 @@ def test_a_suite_as_great_expectations_writes_it(tmp_path: Path) -> None:
             gxe.ExpectColumnValuesToNotBeNull(column="user", severity="warning"),
         ],
     )
-    found = suite_checks(suite(tmp_path, written.to_json_dict()), "error")
-    assert [(each.expectation, each.severity) for each in found] == [
+    checks = suite_checks(suite(tmp_path, written.to_json_dict()), "error")
+    assert [(check.expectation, check.severity) for check in checks] == [
         (BETWEEN, "error"),
         ("expect_column_values_to_not_be_null", "warn"),
     ]
-    assert found[0].arguments == {"column": "events", "min_value": 1.0, "max_value": 9.0}
+    assert checks[0].arguments == {"column": "events", "min_value": 1.0, "max_value": 9.0}
 
 
 def test_a_suite_of_before_1_0(tmp_path: Path) -> None:
@@ -162,9 +162,9 @@ def test_a_suite_of_before_1_0(tmp_path: Path) -> None:
         ],
         "meta": {"great_expectations_version": "0.18.21"},
     }
-    [found] = suite_checks(suite(tmp_path, old), "warn")
-    assert (found.expectation, found.severity) == (BETWEEN, "warn")
-    assert found.arguments == {"column": "events", "min_value": 1}
+    [check] = suite_checks(suite(tmp_path, old), "warn")
+    assert (check.expectation, check.severity) == (BETWEEN, "warn")
+    assert check.arguments == {"column": "events", "min_value": 1}
 
 
 @pytest.mark.parametrize(

@@ -71,14 +71,14 @@ def run(script: str, home: Path) -> str:
 
 
 def test_nothing_leaves_the_machine(tmp_path: Path) -> None:
-    found: dict[str, Any] = json.loads(run(WATCHED, tmp_path))
-    assert found["failed"] == 2
-    assert found["tried"] == []
-    assert found["trackers"] == []
+    printed: dict[str, Any] = json.loads(run(WATCHED, tmp_path))
+    assert printed["failed"] == 2
+    assert printed["tried"] == []
+    assert printed["trackers"] == []
     # For the versions that look at this setting.
-    assert found["analytics"] == ["false", False]
+    assert printed["analytics"] == ["false", False]
     # Nothing else is written, either.
-    assert [each.name for each in tmp_path.iterdir()] == ["docs"]
+    assert [path.name for path in tmp_path.iterdir()] == ["docs"]
 
 
 def test_it_is_imported_when_it_is_needed(tmp_path: Path) -> None:

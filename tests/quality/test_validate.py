@@ -70,7 +70,7 @@ CHECKS = ("bounds", "counts", "unique", "conservation", "gap", "size")
 
 def spoiling(check: str) -> tuple[str, Change]:
     """A table, and what breaks the check in it."""
-    found: dict[str, tuple[str, Change]] = {
+    changes: dict[str, tuple[str, Change]] = {
         # The end moves back, so that no session comes nearer to another.
         "bounds": (
             "sessions",
@@ -98,7 +98,7 @@ def spoiling(check: str) -> tuple[str, Change]:
             ),
         ),
     }
-    return found[check]
+    return changes[check]
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_a_row_under_another_date(spark: SparkSession, made: Job) -> None:
     spoil(made, spark, "sessions", only("user = 'v'", date=F.lit("2026-01-09").cast("date")))
     outcomes = made.validate("sessions", spark)
     assert failed(outcomes) == {("sessions", "bounds")}
-    (outcome,) = (each for each in outcomes if not each.success)
+    (outcome,) = (verdict for verdict in outcomes if not verdict.success)
     assert outcome.observed == 1
     assert [row["user"] for row in outcome.examples] == ["v"]
 
@@ -137,9 +137,9 @@ def test_a_row_under_another_date(spark: SparkSession, made: Job) -> None:
 def test_a_range_looks_at_its_windows_only(spark: SparkSession, made: Job) -> None:
     spoil(made, spark, "sessions", spoiling("bounds")[1])
     assert failed(made.validate(spark=spark, start=date(0), end=date(1))) == set()
-    found = made.validate(spark=spark, start=date(1), end=date(2))
-    assert failed(found) == {("sessions", "bounds")}
-    assert "events" not in {each.table for each in found}
+    outcomes = made.validate(spark=spark, start=date(1), end=date(2))
+    assert failed(outcomes) == {("sessions", "bounds")}
+    assert "events" not in {outcome.table for outcome in outcomes}
 
 
 @spark_only
@@ -152,7 +152,7 @@ def test_nothing_is_published_by_it_and_the_exit_code_tells(
     spoil(made, spark, "sessions", spoiling("gap")[1])
     assert main(["validate", path, "sessions", "--json"]) == 1
     document = json.loads(capsys.readouterr().out)
-    (check,) = (each for each in document["checks"] if not each["success"])
+    (check,) = (verdict for verdict in document["checks"] if not verdict["success"])
     assert (document["ok"], check["table"], check["check"]) == (False, "sessions", "gap")
     assert versions(made)["hopping"] == before["hopping"]
 

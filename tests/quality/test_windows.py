@@ -51,17 +51,17 @@ def some(rows: DataFrame) -> DataFrame:
 def test_some_keys_are_looked_at_for_windows_that_are_there_twice(
     rows: DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = []
-    for each in (1, 7):
-        monkeypatch.setattr(sample, "SAMPLED", each)
+    broken = []
+    for sampled in (1, 7):
+        monkeypatch.setattr(sample, "SAMPLED", sampled)
         look = Look(rules=rules(HOURLY), rows=rows, beside=some(rows))
         measured = measure({"hourly": look})["hourly"]
         # Everything else is measured on all rows.
         assert measured.dates == {dt.date(2026, 1, 1): Counts(110, 220, 220)}
         assert {**measured.broken, "unique": 0} == dict.fromkeys(look.rules.checks(), 0)
-        found.append(measured.broken["unique"])
-    assert found[0] == 10
-    assert 0 <= found[1] < 10
+        broken.append(measured.broken["unique"])
+    assert broken[0] == 10
+    assert 0 <= broken[1] < 10
 
 
 def test_some_keys_are_looked_at_for_sessions_that_are_cut(
@@ -69,18 +69,18 @@ def test_some_keys_are_looked_at_for_sessions_that_are_cut(
 ) -> None:
     at = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
     later = at + dt.timedelta(minutes=30)  # not more than the gap
-    rows = [(f"u{i}", each, each, 1, at.date()) for i in range(100) for each in (at, later)]
+    rows = [(f"u{i}", time, time, 1, at.date()) for i in range(100) for time in (at, later)]
     frame = spark.createDataFrame(rows, SCHEMA)
-    found = []
-    for each in (1, 7):
-        monkeypatch.setattr(sample, "SAMPLED", each)
+    broken = []
+    for sampled in (1, 7):
+        monkeypatch.setattr(sample, "SAMPLED", sampled)
         look = Look(rules=rules(SessionWindow(gap="30m")), rows=frame, beside=some(frame))
         measured = measure({"sessions": look})["sessions"]
         assert measured.dates == {dt.date(2026, 1, 1): Counts(200, 200, 200)}
         assert {**measured.broken, "gap": 0} == dict.fromkeys(look.rules.checks(), 0)
-        found.append(measured.broken["gap"])
-    assert found[0] == 100
-    assert 0 < found[1] < 100
+        broken.append(measured.broken["gap"])
+    assert broken[0] == 100
+    assert 0 < broken[1] < 100
 
 
 def test_all_rows_are_looked_at_where_nothing_is_sampled(rows: DataFrame) -> None:
@@ -102,15 +102,15 @@ def test_rows_of_events(spark: SparkSession) -> None:
     frame = spark.createDataFrame(
         rows, "event_time timestamp, id string, _events int, _own int, day int"
     ).selectExpr("'a' user", "*", "make_date(2026, 1, day) date")
-    found = {}
+    measured = {}
     for id, before in (("id", False), (None, False), ("id", True)):
         window = SlidingWindow(size="1h", before=before)
         look = Look(rules=replace(rules(window), id=id), rows=frame)
-        found[id, before] = measure({"moving": look})["moving"]
-    assert found["id", False].broken == {"bounds": 1, "counts": 1, "unique": 1}
-    assert found[None, False].broken == {"bounds": 1, "counts": 1, "unique": 0}
-    assert found["id", True].broken == {"bounds": 1, "counts": 0, "unique": 1}
-    assert found["id", False].held == len(rows)
+        measured[id, before] = measure({"moving": look})["moving"]
+    assert measured["id", False].broken == {"bounds": 1, "counts": 1, "unique": 1}
+    assert measured[None, False].broken == {"bounds": 1, "counts": 1, "unique": 0}
+    assert measured["id", True].broken == {"bounds": 1, "counts": 0, "unique": 1}
+    assert measured["id", False].held == len(rows)
 
 
 @pytest.mark.parametrize("how", ["left", "full", "anti"])
@@ -149,13 +149,13 @@ def test_rows_of_joins(spark: SparkSession, how: str) -> None:
     if how == "anti":
         frame = frame.where("right_time IS NULL").drop("right_time", "id_right")
     window = JoinWindow(left="true", right="true", within="1h", how=how)
-    found = {}
+    broken = {}
     for id in ("id", None):
         look = Look(rules=replace(rules(window), id=id), rows=frame)
-        found[id] = measure({"pairs": look})["pairs"].broken
+        broken[id] = measure({"pairs": look})["pairs"].broken
     twice = {"left": 2, "full": 3, "anti": 1}[how]
-    assert found["id"] == {"bounds": int(how != "anti"), "counts": 0, "unique": twice}
-    assert found[None] == {"bounds": int(how != "anti"), "counts": 0, "unique": 0}
+    assert broken["id"] == {"bounds": int(how != "anti"), "counts": 0, "unique": twice}
+    assert broken[None] == {"bounds": int(how != "anti"), "counts": 0, "unique": 0}
 
 
 def test_rows_of_count_windows(spark: SparkSession) -> None:
@@ -177,9 +177,9 @@ def test_rows_of_count_windows(spark: SparkSession) -> None:
         "_events int, _own int, day int",
     ).selectExpr("'a' user", "*", "make_date(2026, 1, day) date")
     window = CountWindow(size=4, advance=2)
-    found = measure({"counted": Look(rules=rules(window), rows=frame)})["counted"]
-    assert found.broken == {"bounds": 1, "counts": 0, "unique": 1, "size": 2}
-    assert found.held == 13
+    measured = measure({"counted": Look(rules=rules(window), rows=frame)})["counted"]
+    assert measured.broken == {"bounds": 1, "counts": 0, "unique": 1, "size": 2}
+    assert measured.held == 13
 
 
 def test_a_key_is_sampled_whole(rows: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,6 +195,6 @@ def test_a_key_is_sampled_whole(rows: DataFrame, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("window", [SessionWindow(gap="30m"), HOURLY], ids=str)
 def test_one_sort_for_each_table(rows: DataFrame, window: Window, sampled: bool) -> None:
     beside = some(rows) if sampled else None
-    found = nodes(Look(rules=rules(window), rows=rows, beside=beside).counts("table"))
+    operators = nodes(Look(rules=rules(window), rows=rows, beside=beside).counts("table"))
     # With a sample, only the sample is sorted.
-    assert (found["Sort"], found["Window"]) == (1, 1)
+    assert (operators["Sort"], operators["Window"]) == (1, 1)

@@ -122,12 +122,12 @@ def reconciled(job: Job, spark: SparkSession, most_events: int, said: list[str])
         run.FEW_EVENTS, few_windows.FEW_WINDOWS = before
 
 
-def told(found: Reconciled) -> dict[str, Any]:
+def whole_result(found: Reconciled) -> dict[str, Any]:
     """The whole result, in a form that can be compared."""
     return {
         "counts": [found.matched, found.batch, found.stream, found.ordered],
         "causes": found.causes,
-        "differences": [repr(each) for each in found.differences],
+        "differences": [repr(difference) for difference in found.differences],
     }
 
 
@@ -137,4 +137,4 @@ if __name__ == "__main__":
     own = job_of(folder)
     own.run(over)
     parts = reconciled(own, over, 10, [])
-    print(json.dumps([told(reconciled(own, over, 10_000, [])), told(parts)]))
+    print(json.dumps([whole_result(reconciled(own, over, 10_000, [])), whole_result(parts)]))

@@ -78,19 +78,19 @@ def stream(
 
 def final(decoded: Decoded) -> dict[tuple[Any, ...], tuple[Any, ...]]:
     """The values by (key…, start, end); every window comes once."""
-    found = {}
+    windows = {}
     for row in decoded.frame.drop("_written").collect():
         keys = [row[name] for name in row.__fields__ if name.startswith("_key")]
         place = (*keys, row["_start"], row["_end"])
-        assert place not in found
-        found[place] = tuple(row)[len(place) :]
-    return found
+        assert place not in windows
+        windows[place] = tuple(row)[len(place) :]
+    return windows
 
 
 def reasons(decoded: Decoded) -> dict[str, int]:
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for row in decoded.undecoded.collect():
         assert row.source.startswith("/")
         assert row.raw
-        found[row.reason] = found.get(row.reason, 0) + 1
-    return found
+        counts[row.reason] = counts.get(row.reason, 0) + 1
+    return counts

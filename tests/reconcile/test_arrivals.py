@@ -104,7 +104,10 @@ def reconciled(
 
 
 def causes(found: Reconciled) -> list[tuple[str, bool]]:
-    return [(each.explanation.causes[0], each.explanation.proved) for each in found.differences]
+    return [
+        (difference.explanation.causes[0], difference.explanation.proved)
+        for difference in found.differences
+    ]
 
 
 #: The stream has one of the first window's two events.
@@ -117,31 +120,31 @@ def test_columns_of_any_type_that_can_be_sorted(
 ) -> None:
     first, second, third = arrivals
     late = [("a", 10 * SECOND, third), ("a", 200 * SECOND, second), ("a", 0, first)]
-    found, _ = reconciled(spark, tmp_path, late, LACKS_ONE, type)
-    assert causes(found) == [("late", True)]
-    assert found.ordered
+    result, _ = reconciled(spark, tmp_path, late, LACKS_ONE, type)
+    assert causes(result) == [("late", True)]
+    assert result.ordered
 
 
 @pytest.mark.parametrize(
-    ("type", "arrivals"), [each for each in TYPES if each.id in ("decimal", "text")]
+    ("type", "arrivals"), [case for case in TYPES if case.id in ("decimal", "text")]
 )
 def test_nothing_is_late_in_order(
     spark: SparkSession, tmp_path: Path, type: pa.DataType, arrivals: list[Any]
 ) -> None:
     first, second, third = arrivals
     lost = [("a", 10 * SECOND, second), ("a", 200 * SECOND, third), ("a", 0, first)]
-    found, _ = reconciled(spark, tmp_path, lost, LACKS_ONE, type)
+    result, _ = reconciled(spark, tmp_path, lost, LACKS_ONE, type)
     # It does not show which of the two was lost.
-    assert causes(found) == [("missing_in_stream", False)]
-    assert found.ordered
+    assert causes(result) == [("missing_in_stream", False)]
+    assert result.ordered
 
 
 def test_events_that_arrived_at_once_are_late_in_some_orders_only(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     rows = [("a", 10 * SECOND, 1), ("a", 200 * SECOND, 1), ("a", 0, 0)]
-    found, _ = reconciled(spark, tmp_path, rows, LACKS_ONE, pa.int64())
-    assert causes(found) == [("late", False)]
+    result, _ = reconciled(spark, tmp_path, rows, LACKS_ONE, pa.int64())
+    assert causes(result) == [("late", False)]
 
 
 @pytest.mark.parametrize("given", [{"emit": "on_close"}, {"caching": True}])
@@ -154,26 +157,26 @@ def test_keys_that_are_replayed_together(
     for arrival, proved in ((1, False), (2, True)):
         rows[1] = ("b", 200 * SECOND, arrival)
         folder = tmp_path / str(arrival)
-        found, _ = reconciled(spark, folder, rows, windows, pa.int64(), **engine, **given)
-        lost = [each for each in found.differences if each.key == ("a",)]
-        assert [each.explanation.proved for each in lost] == [proved]
+        result, _ = reconciled(spark, folder, rows, windows, pa.int64(), **engine, **given)
+        lost = [difference for difference in result.differences if difference.key == ("a",)]
+        assert [difference.explanation.proved for difference in lost] == [proved]
 
 
 def test_what_is_late_in_every_order_is_proved(spark: SparkSession, tmp_path: Path) -> None:
     rows = [("a", 10 * SECOND, 2), ("a", 201 * SECOND, 2), ("a", 200 * SECOND, 1), ("a", 0, 0)]
     windows = [("a", 0, 1), ("a", 3 * MINUTE, 2)]
-    found, _ = reconciled(spark, tmp_path, rows, windows, pa.int64())
-    assert causes(found) == [("late", True)]
+    result, _ = reconciled(spark, tmp_path, rows, windows, pa.int64())
+    assert causes(result) == [("late", True)]
 
 
 def test_nothing_is_proved_by_order_where_an_event_has_none(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     rows = [("a", 10 * SECOND, 3), ("a", 200 * SECOND, 2), ("a", 0, None)]
-    found, said = reconciled(spark, tmp_path, rows, LACKS_ONE, pa.int64())
-    assert causes(found) == [("late", False)]
-    assert not found.ordered
-    assert any(each.startswith("events without arrival: 1, so causes that") for each in said)
+    result, said = reconciled(spark, tmp_path, rows, LACKS_ONE, pa.int64())
+    assert causes(result) == [("late", False)]
+    assert not result.ordered
+    assert any(message.startswith("events without arrival: 1, so causes that") for message in said)
 
 
 @pytest.mark.parametrize(
@@ -217,26 +220,26 @@ def test_proofs_hold_whatever_the_order_of_what_arrived_at_once(
         at = arrival // 3 - late
         key = f"k{arrival % 200}"
         events.append(Event(key=key, time=at * SECOND, arrival=arrival, value={}))
-    gone = {each.arrival for each in events if random.random() < 0.03}
+    gone = {event.arrival for event in events if random.random() < 0.03}
     made = replay(
-        [each for each in events if each.arrival not in gone],
+        [event for event in events if event.arrival not in gone],
         TumblingWindow(size=Fixed(MINUTE)),
         engine="flink",
         aggregates={"n": agg.count()},
     )
-    windows = [(each.key, each.start, each.values["n"]) for each in made.final]
-    rows = [(each.key, each.time or 0, each.arrival // 9) for each in events]
+    windows = [(window.key, window.start, window.values["n"]) for window in made.final]
+    rows = [(event.key, event.time or 0, event.arrival // 9) for event in events]
     random.shuffle(rows)
-    found, _ = reconciled(spark, tmp_path, rows, windows, pa.int64())
-    lost = {(each.key, each.time) for each in events if each.arrival in gone}
-    by_arrival = {each.arrival: each for each in events}
+    result, _ = reconciled(spark, tmp_path, rows, windows, pa.int64())
+    lost = {(event.key, event.time) for event in events if event.arrival in gone}
+    by_arrival = {event.arrival: event for event in events}
     dropped = {(by_arrival[n].key, by_arrival[n].time) for n in (d.arrival for d in made.dropped)}
     said: dict[str, set[tuple[str, int]]] = {"left_out": set(), "dropped": set()}
-    for each in found.differences:
-        if each.explanation.proved:
+    for difference in result.differences:
+        if difference.explanation.proved:
             for name, of_it in said.items():
-                places = each.explanation.evidence.get(name, ())
-                of_it |= {(each.key[0], place["time_us"]) for place in places}
+                places = difference.explanation.evidence.get(name, ())
+                of_it |= {(difference.key[0], place["time_us"]) for place in places}
     assert said["dropped"]
     # An event that was lost would have been late, too.
     assert said["dropped"] <= dropped | lost

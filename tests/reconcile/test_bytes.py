@@ -26,7 +26,7 @@ def test_longs_and_doubles_to_the_bit(spark: SparkSession) -> None:
     fractions = [0, 1, (1 << 52) - 1, 0x5555555555555, random.getrandbits(52)]
     bits = [sign << 63 | e << 52 | f for sign in (0, 1) for e in range(2048) for f in fractions]
     data = [struct.pack(">q", n) for n in whole] + [struct.pack(">Q", n) for n in bits]
-    frame = spark.createDataFrame([(bytearray(b"key" + each),) for each in data], "data binary")
+    frame = spark.createDataFrame([(bytearray(b"key" + raw),) for raw in data], "data binary")
     steps = Steps(frame)
     number = steps.once(long_at(F.col("data"), 8, steps.runtime))
     value = double(number, steps.once)
@@ -75,12 +75,12 @@ def test_text_of_bytes(spark: SparkSession) -> None:
 
 def test_what_is_no_utf8_is_null(spark: SparkSession) -> None:
     texts = [b"", "müß 'x'\n\x00🎈".encode(), b"\xff", b"a\xc3", b"\xed\xa0\x80", None]
-    rows = [(i, None if each is None else bytearray(each)) for i, each in enumerate(texts)]
+    rows = [(i, None if text is None else bytearray(text)) for i, text in enumerate(texts)]
     frame = spark.createDataFrame(rows, "i int, data binary")
-    found = [
+    decoded = [
         row.text
         for row in sorted(
             frame.select("i", utf8(F.col("data"), runtime_of(spark)).alias("text")).collect()
         )
     ]
-    assert found == ["", "müß 'x'\n\x00🎈", None, None, None, None]
+    assert decoded == ["", "müß 'x'\n\x00🎈", None, None, None, None]

@@ -51,7 +51,7 @@ def stream_of(
 
 def batch_of(events: Sequence[Event], window: AnyWindow = GAP) -> list[Row]:
     made = replay(events, window, aggregates=AGGREGATES)
-    return [Row(each.start, each.end, each.values) for each in made.final]
+    return [Row(final.start, final.end, final.values) for final in made.final]
 
 
 def explained(
@@ -68,13 +68,13 @@ def explained(
     sessions = isinstance(operator.window, SessionWindow)
     _, differences = match(batch, stream, same, sessions=sessions)
     case = Case(operator, events, stream, differences, **facts)
-    found = explain(case)
-    assert len(found) == len(differences)
-    return found
+    explanations = explain(case)
+    assert len(explanations) == len(differences)
+    return explanations
 
 
 def causes(found: Sequence[Explanation]) -> list[tuple[tuple[str, ...], bool]]:
-    return [(each.causes, each.proved) for each in found]
+    return [(explanation.causes, explanation.proved) for explanation in found]
 
 
 def visits() -> list[Event]:
@@ -91,9 +91,9 @@ def test_what_is_alike_is_no_difference() -> None:
 def test_late_events() -> None:
     events = [*visits(), event(340, 11, 50)]
     operator, stream = stream_of(events, grace="10s", retention="1d")
-    found = explained(operator, events, batch_of(events), stream)
-    assert causes(found) == [(("late",), True)]
-    assert found[0].evidence["dropped"] == [
+    explanations = explained(operator, events, batch_of(events), stream)
+    assert causes(explanations) == [(("late",), True)]
+    assert explanations[0].evidence["dropped"] == [
         {"arrival": 22, "late_by_us": (960 - 10 - 60 - 350) * SECOND}
     ]
 
@@ -102,9 +102,9 @@ def test_an_event_late_for_some_windows_only() -> None:
     window = HoppingWindow(size="60s", advance="20s")
     events = [event(2_000, 0), event(2_100, 1), event(2_055, 2, 7)]
     operator, stream = stream_of(events, window, grace="10s", retention="1d")
-    found = explained(operator, events, batch_of(events, window), stream)
+    explanations = explained(operator, events, batch_of(events, window), stream)
     # Its windows begin at 2,000, 2,020 and 2,040; the first two have closed.
-    assert causes(found) == [(("late",), True)] * 2
+    assert causes(explanations) == [(("late",), True)] * 2
 
 
 def test_a_published_window_without_events_and_nothing_in_the_stream() -> None:
@@ -112,24 +112,24 @@ def test_a_published_window_without_events_and_nothing_in_the_stream() -> None:
     operator, _ = stream_of([], name="flink")
     events = [event(0, 0), event(10, 1)]
     of_old_events = Row(5 * SECOND, 5 * SECOND, batch_of([event(5, 0)])[0].values)
-    found = explained(operator, events, [of_old_events], [])
-    assert causes(found) == [(("unexplained",), False)]
+    explanations = explained(operator, events, [of_old_events], [])
+    assert causes(explanations) == [(("unexplained",), False)]
 
 
 def test_windows_that_are_not_closed() -> None:
     events = visits()
     operator, stream = stream_of(events, name="spark", watermark_delay="0s")
-    found = explained(operator, events, batch_of(events), stream)
-    assert causes(found) == [(("pending",), True)]
+    explanations = explained(operator, events, batch_of(events), stream)
+    assert causes(explanations) == [(("pending",), True)]
 
 
 def test_redelivered_events() -> None:
     copy = replace(visits()[5], arrival=11)
     events = [*visits(), copy]
     operator, stream = stream_of(events, grace="1h", retention="1d")
-    found = explained(operator, events, batch_of(visits()), stream, copies={11: 5})
-    assert causes(found) == [(("redelivered",), True)]
-    assert found[0].evidence["copies"] == [22]
+    explanations = explained(operator, events, batch_of(visits()), stream, copies={11: 5})
+    assert causes(explanations) == [(("redelivered",), True)]
+    assert explanations[0].evidence["copies"] == [22]
 
 
 def test_the_engines_own_losses() -> None:
@@ -144,17 +144,18 @@ def test_the_engines_own_losses() -> None:
     made = operator.replay(events)
     stream = [
         row
-        for row, each in zip(operator.rows(made.final), made.final, strict=True)
-        if each.key == "a"
+        for row, window in zip(operator.rows(made.final), made.final, strict=True)
+        if window.key == "a"
     ]
-    own = [each for each in events if each.key == "a"]
+    own = [record for record in events if record.key == "a"]
     clocked = [
-        replace(each, clock=clock * SECOND) for each, clock in zip(own, (0, 10, 130), strict=True)
+        replace(record, clock=clock * SECOND)
+        for record, clock in zip(own, (0, 10, 130), strict=True)
     ]
-    found = explained(operator, clocked, batch_of(own), stream)
-    assert len(found) == 1
-    assert found[0].proved
-    assert found[0].causes == ("engine_loss",)
+    explanations = explained(operator, clocked, batch_of(own), stream)
+    assert len(explanations) == 1
+    assert explanations[0].proved
+    assert explanations[0].causes == ("engine_loss",)
 
 
 def shifted(rows: list[Row]) -> list[Row]:
@@ -179,24 +180,26 @@ def rounded(rows: list[Row]) -> list[Row]:
 )
 def test_faults_of_the_output(spoil: Callable[[list[Row]], list[Row]], cause: str) -> None:
     operator, stream = stream_of(visits(), grace="10s", retention="1d")
-    found = explained(operator, visits(), batch_of(visits()), spoil(stream))
-    assert found
-    assert {(each.causes, each.proved) for each in found} == {((cause,), True)}
+    explanations = explained(operator, visits(), batch_of(visits()), spoil(stream))
+    assert explanations
+    assert {(explanation.causes, explanation.proved) for explanation in explanations} == {
+        ((cause,), True)
+    }
 
 
 def test_two_faults_at_once() -> None:
     events = [*visits(), event(340, 11, 50)]
     operator, stream = stream_of(events, grace="10s", retention="1d")
-    found = explained(operator, events, batch_of(events), rounded(shifted(stream)))
-    assert {each.causes[0] for each in found} <= {"zone_shift", "rounded"}
-    assert all(each.proved for each in found)
+    explanations = explained(operator, events, batch_of(events), rounded(shifted(stream)))
+    assert {explanation.causes[0] for explanation in explanations} <= {"zone_shift", "rounded"}
+    assert all(explanation.proved for explanation in explanations)
 
 
 def test_a_window_that_is_lost_beside_windows_that_are_shifted() -> None:
     operator, stream = stream_of(visits(), grace="10s", retention="1d")
-    found = explained(operator, visits(), batch_of(visits()), shifted(stream[1:]))
-    told = Counter(causes(found))
-    assert told == {(("missing_in_stream",), True): 1, (("zone_shift",), True): 4}
+    explanations = explained(operator, visits(), batch_of(visits()), shifted(stream[1:]))
+    counts = Counter(causes(explanations))
+    assert counts == {(("missing_in_stream",), True): 1, (("zone_shift",), True): 4}
 
 
 def test_a_window_that_looks_like_another_has_not_been_shifted() -> None:
@@ -206,16 +209,16 @@ def test_a_window_that_looks_like_another_has_not_been_shifted() -> None:
     settings = {"watermark_delay": "1d", "api": "datastream"}
     operator, batch = stream_of(events, window, "flink", **settings)
     _, stream = stream_of([events[0], *events[2:]], window, "flink", **settings)
-    found = explained(operator, events, batch, stream)
+    explanations = explained(operator, events, batch, stream)
     # It is unknown which of two events that are alike is missing.
-    assert causes(found) == [(("missing_in_stream",), False)]
+    assert causes(explanations) == [(("missing_in_stream",), False)]
     # The first window has the values of that of 17:00, which the stream has, too.
     counted = [row._replace(values=batch[-1].values) for row in batch[:1]] + batch[1:]
     [(names, _)] = causes(explained(operator, events, batch, counted))
     assert "zone_shift" not in names
     # Only the last window is shifted, as if clocks had changed in between.
-    found = explained(operator, events, batch, [*batch[:-1], *shifted(batch[-1:])])
-    assert [names for names, _ in causes(found)] == [("missing_in_stream",), ("zone_shift",)]
+    explanations = explained(operator, events, batch, [*batch[:-1], *shifted(batch[-1:])])
+    assert [names for names, _ in causes(explanations)] == [("missing_in_stream",), ("zone_shift",)]
 
 
 def test_windows_that_overlap_have_causes_of_their_own() -> None:
@@ -224,24 +227,28 @@ def test_windows_that_overlap_have_causes_of_their_own() -> None:
     # The stream has not received the second event, and has dropped the last one.
     received = [events[0], *events[2:]]
     operator, stream = stream_of(received, window, grace="0s", retention="1d")
-    found = explained(operator, events, batch_of(events, window), stream)
-    assert causes(found) == [
+    explanations = explained(operator, events, batch_of(events, window), stream)
+    assert causes(explanations) == [
         (("missing_in_stream",), True),
         (("missing_in_stream", "late"), True),
         (("late",), True),
     ]
-    assert [each.evidence.get("left_out") for each in found] == [[2], [2], None]
+    assert [explanation.evidence.get("left_out") for explanation in explanations] == [
+        [2],
+        [2],
+        None,
+    ]
 
 
 def test_an_event_that_is_lost_beside_one_that_is_late() -> None:
     window = TumblingWindow(size="20s")
     events = [event(5, 0), event(100, 1), event(10, 2)]
     operator, stream = stream_of(events[1:], window, grace="0s", retention="1d")
-    found = explained(operator, events, batch_of(events, window), stream)
+    explanations = explained(operator, events, batch_of(events, window), stream)
     # Both events may be lost.
-    assert causes(found) == [(("missing_in_stream", "late"), False)]
-    assert found[0].evidence["left_out"] == [0]
-    assert [each["arrival"] for each in found[0].evidence["dropped"]] == [4]
+    assert causes(explanations) == [(("missing_in_stream", "late"), False)]
+    assert explanations[0].evidence["left_out"] == [0]
+    assert [drop["arrival"] for drop in explanations[0].evidence["dropped"]] == [4]
 
 
 @pytest.mark.parametrize(
@@ -258,30 +265,32 @@ def test_an_event_is_lost_where_the_operator_restarted(settings: dict[str, Any])
     )
     shared = SharedReplay(operator, keys)
     operator = replace(operator, among=SharedKey(shared, "a"))
-    found = explained(
+    explanations = explained(
         operator, keys["a"], batch_of(keys["a"], window), batch_of(keys["a"][:1], window)
     )
-    assert causes(found) == [(("missing_in_stream",), True)]
-    assert found[0].evidence["left_out"] == [2]
+    assert causes(explanations) == [(("missing_in_stream",), True)]
+    assert explanations[0].evidence["left_out"] == [2]
 
 
 def test_an_event_at_the_end_that_is_inclusive() -> None:
     window = TumblingWindow(size="20s")
     events = [event(seconds, i) for i, seconds in enumerate((10, 20, 30, 45, 100))]
     operator, stream = stream_of(events, window, "storm", watermark_delay="0s")
-    found = explained(operator, events, batch_of(events, window)[:2], stream[:2])
-    assert causes(found) == [(("end_convention",), True)] * 2
+    explanations = explained(operator, events, batch_of(events, window)[:2], stream[:2])
+    assert causes(explanations) == [(("end_convention",), True)] * 2
 
 
 @pytest.mark.parametrize(("gap", "bounds"), [("15s", (10, 20)), ("25s", (20, 30))])
 def test_a_wrong_gap(gap: str, bounds: tuple[int, int]) -> None:
     operator, _ = stream_of(visits(), grace="10s", retention="1d")
     _, stream = stream_of(visits(), SessionWindow(gap=gap), grace="10s", retention="1d")
-    found = explained(operator, visits(), batch_of(visits()), stream)
-    assert {(each.causes, each.proved) for each in found} == {(("wrong_gap",), True)}
+    explanations = explained(operator, visits(), batch_of(visits()), stream)
+    assert {(explanation.causes, explanation.proved) for explanation in explanations} == {
+        (("wrong_gap",), True)
+    }
     least, most = bounds
-    assert found[0].evidence["at_least_us"] == least * SECOND
-    assert found[0].evidence["less_than_us"] == most * SECOND
+    assert explanations[0].evidence["at_least_us"] == least * SECOND
+    assert explanations[0].evidence["less_than_us"] == most * SECOND
 
 
 def test_a_wrong_size() -> None:
@@ -289,8 +298,10 @@ def test_a_wrong_size() -> None:
     operator, _ = stream_of(visits(), window, grace="10s", retention="1d")
     wrong = TumblingWindow(size="30s")
     _, stream = stream_of(visits(), wrong, grace="10s", retention="1d")
-    found = explained(operator, visits(), batch_of(visits(), window), stream)
-    assert {(each.causes, each.proved) for each in found} == {(("wrong_size",), True)}
+    explanations = explained(operator, visits(), batch_of(visits(), window), stream)
+    assert {(explanation.causes, explanation.proved) for explanation in explanations} == {
+        (("wrong_size",), True)
+    }
 
 
 def test_the_gap_edge_of_another_engine() -> None:
@@ -298,43 +309,43 @@ def test_the_gap_edge_of_another_engine() -> None:
     operator, _ = stream_of(events, name="flink")
     beam = Operator(window=GAP, engine=engine("beam"), aggregates=AGGREGATES)
     stream = beam.rows(beam.replay(events).final)
-    found = explained(operator, events, batch_of(events), stream)
-    assert causes(found) == [(("gap_edge",), True)]
+    explanations = explained(operator, events, batch_of(events), stream)
+    assert causes(explanations) == [(("gap_edge",), True)]
     # The stream's own engine has that edge, but the batch does not.
     assert causes(explained(beam, events, batch_of(events), stream)) == [(("gap_edge",), True)]
 
 
 @pytest.mark.parametrize("lost", [[4], [5], [1, 2]])
 def test_events_that_the_stream_never_saw(lost: list[int]) -> None:
-    kept = [each for each in visits() if each.arrival not in lost]
+    kept = [record for record in visits() if record.arrival not in lost]
     operator, stream = stream_of(kept, grace="10s", retention="1d")
-    found = explained(operator, visits(), batch_of(visits()), stream)
-    assert causes(found) == [(("missing_in_stream",), True)]
-    assert found[0].evidence["left_out"] == [2 * each for each in lost]
+    explanations = explained(operator, visits(), batch_of(visits()), stream)
+    assert causes(explanations) == [(("missing_in_stream",), True)]
+    assert explanations[0].evidence["left_out"] == [2 * arrival for arrival in lost]
 
 
 def test_events_that_cannot_be_told_apart_are_one_explanation() -> None:
     twins = [*visits(), event(320, 11, 6)]
     _, stream = stream_of(visits(), grace="1h", retention="1d")
     operator, _ = stream_of(twins, grace="1h", retention="1d")
-    found = explained(operator, twins, batch_of(twins), stream)
-    assert causes(found) == [(("missing_in_stream",), True)]
+    explanations = explained(operator, twins, batch_of(twins), stream)
+    assert causes(explanations) == [(("missing_in_stream",), True)]
 
 
 def test_an_event_that_the_stream_saw_twice() -> None:
     events = visits()
-    again = sorted([*events, replace(events[5], arrival=5.5)], key=lambda each: each.arrival)
+    again = sorted([*events, replace(events[5], arrival=5.5)], key=lambda record: record.arrival)
     operator, stream = stream_of(again, grace="10s", retention="1d")
-    found = explained(operator, events, batch_of(events), stream)
-    assert causes(found) == [(("redelivered",), True)]
+    explanations = explained(operator, events, batch_of(events), stream)
+    assert causes(explanations) == [(("redelivered",), True)]
 
 
 def test_a_tombstone_that_is_missing() -> None:
     events = [event(0, 0), event(100, 1, 2), event(50, 2, 4)]
     operator, stream = stream_of(events, grace="10m", retention="1d")
     left = Row(100 * SECOND, 100 * SECOND, {"n": 1, "total": 2, "mean": 2 / 3})
-    found = explained(operator, events, batch_of(events), [*stream, left])
-    assert causes(found) == [(("tombstone_missing",), True)]
+    explanations = explained(operator, events, batch_of(events), [*stream, left])
+    assert causes(explanations) == [(("tombstone_missing",), True)]
 
 
 def test_a_restart_that_was_told_and_one_that_was_not() -> None:
@@ -343,24 +354,24 @@ def test_a_restart_that_was_told_and_one_that_was_not() -> None:
     untold, _ = stream_of(events, grace="10s", retention="1d")
     batch = batch_of(events)
     assert causes(explained(untold, events, batch, stream))[0][0][0] in ("restart", "late")
-    assert all(each.proved for each in explained(told, events, batch, stream))
+    assert all(explanation.proved for explanation in explained(told, events, batch, stream))
 
 
 def test_what_the_batch_lacks() -> None:
     operator, stream = stream_of(visits(), grace="10s", retention="1d")
     # The batch was published before the last session's events were in the source.
-    found = explained(operator, visits(), batch_of(visits()[:7]), stream)
-    assert causes(found) == [(("missing_in_batch",), True)]
+    explanations = explained(operator, visits(), batch_of(visits()[:7]), stream)
+    assert causes(explanations) == [(("missing_in_batch",), True)]
     # The source lacks the events, too: only the stream can have seen them.
-    found = explained(operator, visits()[:7], batch_of(visits()[:7]), stream)
-    assert causes(found) == [(("missing_in_batch",), False)]
+    explanations = explained(operator, visits()[:7], batch_of(visits()[:7]), stream)
+    assert causes(explanations) == [(("missing_in_batch",), False)]
 
 
 def test_what_is_past_the_batchs_retention() -> None:
     operator, stream = stream_of(visits(), grace="10s", retention="1d")
     batch = batch_of(visits())[1:]
-    found = explained(operator, visits(), batch, stream, expired=100 * SECOND)
-    assert causes(found) == [(("retention",), True)]
+    explanations = explained(operator, visits(), batch, stream, expired=100 * SECOND)
+    assert causes(explanations) == [(("retention",), True)]
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -375,16 +386,16 @@ def test_random_corruption_is_never_given_a_cause(seed: int) -> None:
         "mean": chance.uniform(50, 90),
     }
     stream[place] = row._replace(values=values)
-    found = explained(operator, visits(), batch_of(visits()), stream)
-    assert causes(found) == [(("unexplained",), False)]
+    explanations = explained(operator, visits(), batch_of(visits()), stream)
+    assert causes(explanations) == [(("unexplained",), False)]
 
 
 def test_without_the_order_of_arrival_lateness_is_possible_and_not_proved() -> None:
     events = [event(100, 0), event(130, 1, 9)]
     operator, _ = stream_of(events, grace="10s", retention="1d")
     unordered = replace(operator, ordered=False)
-    found = explained(unordered, events, batch_of(events), [])
-    assert causes(found) == [(("late",), False)]
+    explanations = explained(unordered, events, batch_of(events), [])
+    assert causes(explanations) == [(("late",), False)]
     assert causes(explained(operator, events, batch_of(events), [])) == [
         (("missing_in_stream",), True)
     ]
@@ -397,9 +408,9 @@ def test_a_restart_whose_state_was_restored() -> None:
         # A restored store knows how far time had come, and hides the session of second 0.
         _, stream = stream_of(events, grace="10s", restarts=(2,), restored=restored)
         assert len(stream) == (4 if restored else 2)
-        found = explained(untold, events, batch_of(events), stream)
-        assert causes(found) == ([(("restart", "engine_loss"), False)] if restored else [])
-    assert found[0].evidence["restored"] is True
+        explanations = explained(untold, events, batch_of(events), stream)
+        assert causes(explanations) == ([(("restart", "engine_loss"), False)] if restored else [])
+    assert explanations[0].evidence["restored"] is True
 
 
 def test_windows_that_an_engine_clips_at_the_epoch() -> None:
@@ -407,17 +418,17 @@ def test_windows_that_an_engine_clips_at_the_epoch() -> None:
     events = [event(10, 0), event(-30, 1, 2), event(500, 2, 4)]
     operator, stream = stream_of(events, window, grace="1h", retention="1d")
     assert min(row.start for row in stream) == 0
-    found = explained(operator, events, batch_of(events, window), stream)
+    explanations = explained(operator, events, batch_of(events, window), stream)
     # Four windows begin before the epoch: with the event before it, that after it, or both.
-    assert causes(found) == [(("end_convention",), True)] * 4
+    assert causes(explanations) == [(("end_convention",), True)] * 4
 
 
 def test_events_without_a_key_do_not_reach_an_operator_that_drops_them() -> None:
-    events = [replace(each, key=None) for each in visits()]
+    events = [replace(record, key=None) for record in visits()]
     operator, stream = stream_of(events, grace="10s", retention="1d")
     assert stream == []
-    found = explained(operator, events, batch_of(visits()), stream)
-    assert causes(found) == [(("missing_in_stream",), True)] * 3
+    explanations = explained(operator, events, batch_of(visits()), stream)
+    assert causes(explanations) == [(("missing_in_stream",), True)] * 3
 
 
 def test_doubles_that_differ_by_the_order_in_which_they_were_added() -> None:
@@ -466,24 +477,24 @@ def test_a_key_is_replayed_once_for_a_setting_however_much_of_it_differs(
         return replayed(own, events)
 
     monkeypatch.setattr(Operator, "replay", replay_and_note)
-    found = explained(operator, events, batch_of(events), stream)
-    assert causes(found) == [(("unexplained",), False)] * 12
+    explanations = explained(operator, events, batch_of(events), stream)
+    assert causes(explanations) == [(("unexplained",), False)] * 12
     assert tried.count(False) == 1
 
 
 def test_what_may_be_accepted_is_every_cause_that_is_told() -> None:
     # The names are in people's job files and scripts: removing or adding one must be deliberate.
-    told = {
+    names = {
         *("late", "pending", "engine_loss", "overlap", "redelivered", "retention", "restart"),
         *("tombstone_missing", "gap_edge", "end_convention", "zone_shift", "wrong_gap"),
         *("wrong_size", "rounded", "float_order", "missing_in_stream", "missing_in_batch"),
         # Only for joins.
         "spurious",
     }
-    assert {*CAUSES} == told | {"unexplained"}
-    assert {*ACCEPTABLE} == told | {"possible"}
-    assert all(name == each.name and each.since for name, each in CAUSES.items())
-    assert len({each.color for each in CAUSES.values()}) == len(CAUSES)
+    assert {*CAUSES} == names | {"unexplained"}
+    assert {*ACCEPTABLE} == names | {"possible"}
+    assert all(name == cause.name and cause.since for name, cause in CAUSES.items())
+    assert len({cause.color for cause in CAUSES.values()}) == len(CAUSES)
     with pytest.raises(ValueError, match="not listed as causes: lat"):
         Explanation(("late", "lat"), True)
     with pytest.raises(JobFileError, match=r"accept: .*got 'lat'.*Did you mean 'late'"):
@@ -513,32 +524,32 @@ def test_rows_of_events_at_the_same_time_are_told_apart() -> None:
     assert len({row.bounds for row in batch}) == 4
     assert explained(operator, events, batch, stream) == []
     # One of two equal rows is lost.
-    (found,) = explained(operator, events, batch, [stream[0], stream[1], stream[3]])
-    assert found.causes == ("unexplained",)
+    (explanation,) = explained(operator, events, batch, [stream[0], stream[1], stream[3]])
+    assert explanation.causes == ("unexplained",)
 
 
 def test_a_late_event_is_missing_in_all_rows_that_look_back_to_it() -> None:
     times = [1_000, 1_050, 1_090, 1_040, 1_105, 1_170]
     events = [event(time, arrival) for arrival, time in enumerate(times)]
     operator, stream = stream_of(events, OVER, "flink", watermark_delay="0s")
-    found = explained(operator, events, rows_of_events(events), stream)
+    explanations = explained(operator, events, rows_of_events(events), stream)
     # Its own row, and those of 1,050 and 1,090; that of 1,105 does not look back so far.
-    assert causes(found) == [(("late",), True)] * 3
-    assert all(each.evidence["dropped"][0]["arrival"] == 6 for each in found)
+    assert causes(explanations) == [(("late",), True)] * 3
+    assert all(explanation.evidence["dropped"][0]["arrival"] == 6 for explanation in explanations)
 
 
 def test_a_late_event_of_distinct_windows() -> None:
     events = [event(1_000, 0), event(1_030, 1), event(1_200, 2), event(1_010, 3, 7)]
     operator, stream = stream_of(events, DISTINCT, grace="10s", retention="1d")
-    found = explained(
+    explanations = explained(
         operator,
         events,
         rows_of_events(events, DISTINCT),
         stream,
         batch=replace(operator, settings=ENDLESS),
     )
-    assert {each.causes for each in found} == {("late",)}
-    assert all(each.proved for each in found)
+    assert {explanation.causes for explanation in explanations} == {("late",)}
+    assert all(explanation.proved for explanation in explanations)
 
 
 def test_distinct_windows_of_another_size() -> None:
@@ -547,11 +558,11 @@ def test_distinct_windows_of_another_size() -> None:
     _, stream = stream_of(
         events, SlidingWindow(size="30s", distinct=True), grace="1d", retention="2d"
     )
-    found = explained(
+    explanations = explained(
         operator,
         events,
         rows_of_events(events, DISTINCT),
         stream,
         batch=replace(operator, settings=ENDLESS),
     )
-    assert {each.causes[0] for each in found} == {"wrong_size"}
+    assert {explanation.causes[0] for explanation in explanations} == {"wrong_size"}

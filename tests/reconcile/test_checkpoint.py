@@ -32,7 +32,7 @@ def write(folder: Path, offsets: dict[int, tuple[int, int]], sources: dict[str, 
     for file, number in sources.items():
         by_number.setdefault(number, []).append(file)
     for number, files in by_number.items():
-        entries = [{"path": f"file://{each}", "timestamp": 1, "batchId": number} for each in files]
+        entries = [{"path": f"file://{path}", "timestamp": 1, "batchId": number} for path in files]
         text = "\n".join(["v1", *map(json.dumps, entries)])
         (folder / "sources" / "0" / str(number)).write_text(text)
     return str(folder)
@@ -41,16 +41,16 @@ def write(folder: Path, offsets: dict[int, tuple[int, int]], sources: dict[str, 
 def test_batches_without_files_are_the_querys_and_none_of_the_sources(tmp_path: Path) -> None:
     offsets = {0: (0, 0), 1: (50, 0), 2: (50, 1), 3: (70, 1), 4: (70, 3)}
     sources = {"/a": 0, "/b": 1, "/c": 2, "/d": 3, "/planned": 4}
-    found = read_checkpoint(write(tmp_path, offsets, sources))
+    batches = read_checkpoint(write(tmp_path, offsets, sources))
     # A batch can take the files of several of the source's numbers; the last one was not begun.
-    assert found.of_file == {"/a": 0, "/b": 2, "/c": 4, "/d": 4}
-    assert [found.clock(batch) for batch in range(5)] == [0, 0, 50_000, 50_000, 70_000]
-    assert (found.first, found.last) == (0, 70_000)
+    assert batches.of_file == {"/a": 0, "/b": 2, "/c": 4, "/d": 4}
+    assert [batches.clock(batch) for batch in range(5)] == [0, 0, 50_000, 50_000, 70_000]
+    assert (batches.first, batches.last) == (0, 70_000)
 
 
 def test_logs_that_spark_has_dropped_are_noticed(tmp_path: Path) -> None:
-    found = read_checkpoint(write(tmp_path, {7: (50, 3), 8: (60, 4)}, {"/a": 0, "/b": 4}))
-    assert found.first == 7
+    batches = read_checkpoint(write(tmp_path, {7: (50, 3), 8: (60, 4)}, {"/a": 0, "/b": 4}))
+    assert batches.first == 7
 
 
 def test_what_is_no_checkpoint_over_files(tmp_path: Path) -> None:
@@ -71,9 +71,9 @@ def test_several_sources_that_are_each_read_twice(tmp_path: Path) -> None:
     entry = json.dumps({"path": "file:///other", "timestamp": 1, "batchId": 0})
     (folder / "sources" / "1" / "0").write_text(f"v1\n{entry}")
     for batch, offsets in enumerate([(0, None), (1, None), (1, 0)]):
-        both = ["-" if each is None else json.dumps({"logOffset": each}) for each in offsets]
+        both = ["-" if offset is None else json.dumps({"logOffset": offset}) for offset in offsets]
         header = json.dumps({"batchWatermarkMs": batch * 10, "conf": {}})
         (folder / "offsets" / str(batch)).write_text("\n".join(["v1", header, *both, *both]))
-    found = read_checkpoint(str(folder))
-    assert found.of_file == {"/a": 0, "/b": 1, "/other": 2}
-    assert [found.after(batch) for batch in range(3)] == [10_000, 20_000, 20_000]
+    batches = read_checkpoint(str(folder))
+    assert batches.of_file == {"/a": 0, "/b": 1, "/other": 2}
+    assert [batches.after(batch) for batch in range(3)] == [10_000, 20_000, 20_000]

@@ -51,7 +51,7 @@ def row(user: Any, start: Any, end: Any, events: Any, **more: Any) -> dict[str, 
 
 def accepted(name: str) -> list[reference.Event]:
     """The events that a recorded Flink took: those with a key that it did not call late."""
-    late = {each["arrival"] for each in recorded("flink", name, "late.jsonl.gz")}
+    late = {event["arrival"] for event in recorded("flink", name, "late.jsonl.gz")}
     lines = (RECORDED / "events.jsonl").read_text().splitlines()
     events = [json.loads(line) for line in lines]
     return [
@@ -66,8 +66,8 @@ def sums(found: dict[tuple[Any, ...], list[reference.Event]]) -> dict[Any, Any]:
 
 
 def sessions_of(events: list[reference.Event]) -> dict[Any, Any]:
-    found = reference.sessions(events, 30 * S)
-    return sums({(own[0].key, own[0].time, own[-1].time): own for own in found})
+    sessions = reference.sessions(events, 30 * S)
+    return sums({(own[0].key, own[0].time, own[-1].time): own for own in sessions})
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_recorded_late_firings_of_sessions(
     path = RECORDED / "flink" / name / "output.jsonl.gz"
     decoded = stream(spark, path, "flink", GAP, key=KEY, aggregates=BOTH, merged_by=SUMS, **options)
     events = accepted(name)
-    found = final(decoded)
-    assert found == sessions_of(events)
-    assert sum(values[0] for values in found.values()) == len(events)
+    sessions = final(decoded)
+    assert sessions == sessions_of(events)
+    assert sum(values[0] for values in sessions.values()) == len(events)
     assert decoded.engine.name == "flink"
 
 
@@ -106,13 +106,13 @@ def test_recorded_windows(spark: SparkSession) -> None:
     # -U and +U of SQL, with local times of the session's zone as text.
     name = "sql-group-tumble-late-60s"
     rows = recorded("flink", name, "output.jsonl.gz")
-    last = {(each["key"], each["window_start"]): each for each in rows}
-    assert all(each["op"] in ("+I", "+U") for each in last.values())
+    last = {(change["key"], change["window_start"]): change for change in rows}
+    assert all(change["op"] in ("+I", "+U") for change in last.values())
     path = RECORDED / "flink" / name / "output.jsonl.gz"
     decoded = stream(spark, path, "flink", MINUTE, key=KEY, aggregates=BOTH)
-    found = final(decoded)
-    assert sorted(found.values()) == sorted((e["events"], e["amount"]) for e in last.values())
-    retracted = sum(each["op"] == "-U" for each in rows)
+    windows = final(decoded)
+    assert sorted(windows.values()) == sorted((e["events"], e["amount"]) for e in last.values())
+    retracted = sum(change["op"] == "-U" for change in rows)
     counts = decoded.counts()
     assert (counts.tombstones, counts.superseded) == (retracted, retracted)
     assert retracted > 20
@@ -133,12 +133,12 @@ def test_sparks_forms(spark: SparkSession, tmp_path: Path) -> None:
 
     # Append: a struct, real timestamps, NULL as a key, and names with awkward characters.
     odd = {"us`er.id": T.StringType()}
-    told = [
+    rows = [
         {"us`er.id": key, "window": {"start": at(start), "end": at(end)}, "n ,'": n}
         for key, start, end, n in (("a'\n", 1.5, 41.25, 2), (None, -50, -20, 1), ("b", 5, 35, 4))
     ]
     path = tmp_path / "append.parquet"
-    write_rows(path, told)
+    write_rows(path, rows)
     aggregates = {"n ,'": T.IntegerType()}
     decoded = stream(spark, path, "spark-append", GAP, key=odd, aggregates=aggregates)
     assert final(decoded) == {
@@ -169,7 +169,7 @@ def test_sparks_forms(spark: SparkSession, tmp_path: Path) -> None:
     }
     counts = decoded.counts()
     assert (counts.rows, counts.used, counts.superseded, counts.undecoded) == (6, 2, 2, 2)
-    evidence = {each["_key0"]: each["_written"] for each in decoded.frame.collect()}
+    evidence = {window["_key0"]: window["_written"] for window in decoded.frame.collect()}
     assert evidence["a"] == f"{tmp_path}/update/b.csv, batch_id 10"
     assert decoded.order == "batch_id, file and row"
 
@@ -190,7 +190,7 @@ def test_sparks_forms(spark: SparkSession, tmp_path: Path) -> None:
 @spark_only
 def test_repeated_sessions(spark: SparkSession, tmp_path: Path) -> None:
     """What was merged into a longer session goes; what only overlaps stays."""
-    told = [
+    rows = [
         row("a", 0, 30_000, 1, pane_index=0, low=5),
         row("a", 50_000, 80_000, 1, pane_index=0, low=4),
         row("a", 0, 80_000, 3, pane_index=0, low=3),  # both, and one between them
@@ -201,7 +201,7 @@ def test_repeated_sessions(spark: SparkSession, tmp_path: Path) -> None:
         row("b", 0, 30_000, 1, pane_index=0, low=5),
         row("b", 0, 30_000, 1, pane_index="first", low=5),
     ]
-    write_rows(tmp_path / "panes.json", told)
+    write_rows(tmp_path / "panes.json", rows)
     types = {"events": T.LongType(), "low": T.IntegerType()}
 
     def decoded(panes: str) -> Any:
@@ -235,7 +235,7 @@ def test_repeated_sessions(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_panes_that_are_taken_back(spark: SparkSession, tmp_path: Path) -> None:
-    told = [
+    rows = [
         row("a", 0, 30_000, 1, pane_index=0, is_retraction=False),
         row("a", 60_000, 90_000, 2, pane_index=0, is_retraction=False),
         row("a", 0, 30_000, 1, pane_index=1, is_retraction=True),
@@ -246,7 +246,7 @@ def test_panes_that_are_taken_back(spark: SparkSession, tmp_path: Path) -> None:
         row("b", 0, 30_000, 6, pane_index=1, is_retraction=False),
         row("c", 0, 30_000, 7, pane_index=0, is_retraction=None),
     ]
-    write_rows(tmp_path / "panes.json", told)
+    write_rows(tmp_path / "panes.json", rows)
     decoded = stream(spark, tmp_path / "panes.json", "beam", GAP, panes="retracting")
     assert final(decoded) == {("a", 0, 60 * S): (4,), ("b", 0, 0): (6,)}
     counts = decoded.counts()
@@ -260,7 +260,7 @@ def test_panes_that_are_taken_back(spark: SparkSession, tmp_path: Path) -> None:
 
 @spark_only
 def test_changelog_in_an_order_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
-    told = [
+    rows = [
         row("a", 0, 60_000, 2, op="+U", n=4),
         row("a", 0, 60_000, 1, op="+I", n=2),
         row("a", 0, 60_000, 1, op="-U", n=3),
@@ -268,7 +268,7 @@ def test_changelog_in_an_order_of_its_own(spark: SparkSession, tmp_path: Path) -
         row("b", 0, 60_000, 1, op="-D", n=10),
         row("c", 0, 60_000, 1, op="insert", n=7),
     ]
-    write_deltalake(str(tmp_path / "delta"), pa.Table.from_pylist(told))
+    write_deltalake(str(tmp_path / "delta"), pa.Table.from_pylist(rows))
     delta = tmp_path / "delta"
     decoded = stream(spark, delta, "flink", MINUTE, columns={"n": "order"})
     assert final(decoded) == {("a", 0, 60 * S): (2,)}
@@ -299,8 +299,8 @@ def test_windows_known_by_one_bound(spark: SparkSession, tmp_path: Path) -> None
 def test_tables(spark: SparkSession, tmp_path: Path) -> None:
     """Every type of time, renamed columns, and lines that are no rows."""
     naive, aware = dt.datetime(2025, 3, 30, 3), dt.datetime(2025, 3, 30, 2, tzinfo=dt.timezone.utc)
-    told = [{"who": "a", "from": naive, "to": aware, "n": 2.0, "tags": [1, None]}]
-    path = write_rows(tmp_path / "t.parquet", told)
+    rows = [{"who": "a", "from": naive, "to": aware, "n": 2.0, "tags": [1, None]}]
+    path = write_rows(tmp_path / "t.parquet", rows)
     columns = {"who": "user", "from": "window_start", "to": "window_end", "n": "events"}
     types = {"events": T.LongType(), "tags": T.ArrayType(T.StringType())}
     berlin = {"zone": "Europe/Berlin", "columns": columns}
@@ -329,7 +329,7 @@ def test_tables(spark: SparkSession, tmp_path: Path) -> None:
     decoded = stream(spark, lines, "table", HOUR)
     assert final(decoded) == {("a", 0, 3600 * S): (1,), ("b", 5_000, 5_000): (None,)}
     assert reasons(decoded) == {"the line is not JSON": 1, "the window ends before it begins": 1}
-    raw = {each.raw for each in decoded.undecoded.collect()}
+    raw = {line.raw for line in decoded.undecoded.collect()}
     assert "{'user" in raw
 
 

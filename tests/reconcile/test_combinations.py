@@ -85,7 +85,7 @@ class Written:
 
 def windows(name: str) -> list[Written]:
     """The windows of all events, late or not."""
-    found: dict[tuple[str, int, int], int] = {}
+    counts: dict[tuple[str, int, int], int] = {}
     if name == "sessions":
         return [
             Written("a", 5, 35, 3),
@@ -100,8 +100,8 @@ def windows(name: str) -> list[Written]:
             "growing": [(first, e) for e in range(first + 20, first + 61, 20) if second < e],
         }[name]
         for start, end in bounds:
-            found[key, start, end] = found.get((key, start, end), 0) + 1
-    return [Written(*place, count) for place, count in found.items()]
+            counts[key, start, end] = counts.get((key, start, end), 0) + 1
+    return [Written(*place, count) for place, count in counts.items()]
 
 
 def rows(found: Iterable[Written], name: str, format: str, engine: str) -> list[dict[str, Any]]:
@@ -112,11 +112,11 @@ def rows(found: Iterable[Written], name: str, format: str, engine: str) -> list[
         later = 60
     began = round(BEGAN.timestamp()) * SECOND
     listed = []
-    for offset, each in enumerate(found):
-        n = 7 if each.key == "b" else each.events
+    for offset, window in enumerate(found):
+        n = 7 if window.key == "b" else window.events
         if FORMS[format].keyed_bytes:
-            end = began + each.end * SECOND if name == "sessions" else None
-            key = WindowedKey(each.key.encode(), began + each.start * SECOND, end)
+            end = began + window.end * SECOND if name == "sessions" else None
+            key = WindowedKey(window.key.encode(), began + window.start * SECOND, end)
             form: Any = "session" if name == "sessions" else "window"
             record = {
                 "key": encode_windowed_key(key, form),
@@ -126,9 +126,9 @@ def rows(found: Iterable[Written], name: str, format: str, engine: str) -> list[
             }
             listed.append(record)
             continue
-        bounds = {"window_start": each.start, "window_end": each.end + later}
+        bounds = {"window_start": window.start, "window_end": window.end + later}
         instants = {at: BEGAN + dt.timedelta(seconds=s) for at, s in bounds.items()}
-        listed.append({"user": each.key, **instants, "n": n, **COLUMNS.get(format, {})})
+        listed.append({"user": window.key, **instants, "n": n, **COLUMNS.get(format, {})})
     return listed
 
 
@@ -143,10 +143,10 @@ def combinations(engine: str, arrival: str) -> list[tuple[str, str]]:
 
 def test_each_engine_meets_each_format_and_each_format_each_window_and_arrival() -> None:
     met = [
-        (engine, arrival, *each)
+        (engine, arrival, *combination)
         for engine in ENGINES
         for arrival in ARRIVALS
-        for each in combinations(engine, arrival)
+        for combination in combinations(engine, arrival)
     ]
     assert {(e, f) for e, _, f, _ in met} == {(e, f) for e in ENGINES for f in FORMS}
     assert {(f, w) for *_, f, w in met} == {(f, w) for f in FORMS for w in WINDOWS}
@@ -170,7 +170,7 @@ def test_combinations_are_compared(
         compared, said = job, OPTIONS.get(format, {})
         if writer == "samza" and arrival != "none":
             # The wall clock, which is Samza's time, does not go back.
-            events = sorted(EVENTS, key=lambda each: each[1])
+            events = sorted(EVENTS, key=lambda event: event[1])
             in_time = in_time or job_of(tmp_path / "in_time", engine, arrival, events, spark)
             compared = in_time
         refused = name in HAS_NO.get(writer, ()) or (
@@ -180,11 +180,11 @@ def test_combinations_are_compared(
             with pytest.raises(BackfillError, match=REFUSED):
                 compared.reconcile(name, spark, stream=str(path), format=format, **said)
             continue
-        found = compared.reconcile(name, spark, stream=str(path), format=format, **said)
+        reconciled = compared.reconcile(name, spark, stream=str(path), format=format, **said)
         count = {key: sum(w.key == key for w in windows(name)) for key in "ab"}
-        assert (found.matched, len(found.differences)) == (count["a"], count["b"]), case
-        assert {each.key for each in found.differences} == {("b",)}, case
-        assert all(each.explanation.causes for each in found.differences), case
+        assert (reconciled.matched, len(reconciled.differences)) == (count["a"], count["b"]), case
+        assert {difference.key for difference in reconciled.differences} == {("b",)}, case
+        assert all(difference.explanation.causes for difference in reconciled.differences), case
 
 
 def job_of(

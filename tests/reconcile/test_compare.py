@@ -65,13 +65,13 @@ EVENTS = [
 def job_of(folder: Path, events: Sequence[Event], arrival: str) -> Job:
     (folder / "events").mkdir(parents=True)
     columns = {
-        "user": [each.key for each in events],
-        "at": [each.time for each in events],
-        "amount": [each.value["amount"] for each in events],
-        "price": [each.value["price"] for each in events],
-        "id": [each.value["id"] for each in events],
-        "partition": [each.partition for each in events],
-        "offset": [each.arrival[1] for each in events],
+        "user": [record.key for record in events],
+        "at": [record.time for record in events],
+        "amount": [record.value["amount"] for record in events],
+        "price": [record.value["price"] for record in events],
+        "id": [record.value["id"] for record in events],
+        "partition": [record.partition for record in events],
+        "offset": [record.arrival[1] for record in events],
     }
     pq.write_table(pa.table(columns), folder / "events" / "a.parquet")
     (folder / "job.yaml").write_text(JOB % arrival)
@@ -89,8 +89,8 @@ def written(events: Sequence[Event], **settings: str) -> Stream:
         **settings,
     )
     return [
-        (each.key, each.start, each.end, *(each.values[name] for name in AGGREGATES))
-        for each in made.final
+        (session.key, session.start, session.end, *(session.values[name] for name in AGGREGATES))
+        for session in made.final
     ]
 
 
@@ -115,10 +115,10 @@ def test_each_difference_has_its_cause(spark: SparkSession, tmp_path: Path) -> N
     job.run(spark)
     stream = [row for row in written(EVENTS) if row[:2] != ("lost", 1_100 * SECOND)]
     stream = [(*row[:3], 44, *row[4:]) if row[0] == "broken" else row for row in stream]
-    found = reconciled(job, spark, stream)
+    result = reconciled(job, spark, stream)
     causes = {
-        each.key[0]: (each.explanation.causes, each.explanation.proved)
-        for each in found.differences
+        difference.key[0]: (difference.explanation.causes, difference.explanation.proved)
+        for difference in result.differences
     }
     assert causes == {
         "late": (("late",), True),
@@ -126,16 +126,18 @@ def test_each_difference_has_its_cause(spark: SparkSession, tmp_path: Path) -> N
         "lost": (("missing_in_stream",), True),
         "broken": (("unexplained",), False),
     }
-    evidence = {each.key[0]: each.explanation.evidence for each in found.differences}
+    evidence = {
+        difference.key[0]: difference.explanation.evidence for difference in result.differences
+    }
     late = {"time_us": 130 * SECOND, "partition": "0", "place": 5, "id": "late130"}
     assert evidence["late"]["dropped"][1] == {**late, "late_by_us": 700 * SECOND}
-    assert [each["place"] for each in evidence["twice"]["copies"]] == [7]
-    assert [each["id"] for each in evidence["lost"]["left_out"]] == ["lost1100", "lost1130"]
+    assert [copy["place"] for copy in evidence["twice"]["copies"]] == [7]
+    assert [lost["id"] for lost in evidence["lost"]["left_out"]] == ["lost1100", "lost1130"]
     # Both sessions of fine, those of clock and other, and the one of lost that is left are alike.
-    assert (found.matched, found.batch, found.stream) == (5, 9, 7)
-    assert sum(found.causes.values()) == len(found.differences) == 4
-    assert (found.possible, found.unexplained) == (0, 1)
-    assert not found.ok(["late", "redelivered", "missing_in_stream", "possible"])
+    assert (result.matched, result.batch, result.stream) == (5, 9, 7)
+    assert sum(result.causes.values()) == len(result.differences) == 4
+    assert (result.possible, result.unexplained) == (0, 1)
+    assert not result.ok(["late", "redelivered", "missing_in_stream", "possible"])
 
     again = reconciled(job, spark, written(EVENTS))
     assert again.causes == {"late": 1, "redelivered": 1}
@@ -147,12 +149,14 @@ def test_each_difference_has_its_cause(spark: SparkSession, tmp_path: Path) -> N
     (tmp_path / "job.yaml").write_text(text.replace(", arrival: [partition, offset]", ""))
     unordered = Job.load(tmp_path / "job.yaml")
     unordered.run(spark)
-    found = reconciled(unordered, spark, written(EVENTS))
-    assert {each.key[0]: each.explanation.proved for each in found.differences} == {
+    result = reconciled(unordered, spark, written(EVENTS))
+    assert {
+        difference.key[0]: difference.explanation.proved for difference in result.differences
+    } == {
         "late": False,
         "twice": True,
     }
-    assert found.ok(["redelivered", "possible"])
+    assert result.ok(["redelivered", "possible"])
 
 
 def test_keys_that_hang_on_each_other_are_replayed_together(
@@ -163,12 +167,12 @@ def test_keys_that_hang_on_each_other_are_replayed_together(
     # With on_close, events of other keys decide what is sent at all.
     stream = written(EVENTS, emit="on_close")
     said: list[str] = []
-    found = reconciled(job, spark, stream, said, emit="on_close")
+    result = reconciled(job, spark, stream, said, emit="on_close")
     assert f"replaying {len(EVENTS)} events of all keys together" in said
-    assert found.ordered
+    assert result.ordered
     causes = {
-        each.key[0]: (each.explanation.causes, each.explanation.proved)
-        for each in found.differences
+        difference.key[0]: (difference.explanation.causes, difference.explanation.proved)
+        for difference in result.differences
     }
     assert causes == {
         "late": (("late",), True),
@@ -180,16 +184,16 @@ def test_keys_that_hang_on_each_other_are_replayed_together(
     # If the driver has no room for all events, each key is replayed by itself, and no order of
     # its own events proves what became of it.
     monkeypatch.setattr(run, "MOST_EVENTS", len(EVENTS) - 1)
-    found = reconciled(job, spark, stream, said, emit="on_close")
-    assert not found.ordered
-    assert len(found.differences) == 4
-    assert not any(each.explanation.proved for each in found.differences)
+    result = reconciled(job, spark, stream, said, emit="on_close")
+    assert not result.ordered
+    assert len(result.differences) == 4
+    assert not any(difference.explanation.proved for difference in result.differences)
 
 
 @pytest.mark.slow
 def test_what_is_alike(spark: SparkSession, tmp_path: Path) -> None:
-    events = [replace(each) for each in EVENTS if each.key in ("fine", "other")]
+    events = [replace(record) for record in EVENTS if record.key in ("fine", "other")]
     job = job_of(tmp_path, events, "[partition, offset]")
     job.run(spark)
-    found = reconciled(job, spark, written(events))
-    assert (found.matched, list(found.differences), found.ok()) == (3, [], True)
+    result = reconciled(job, spark, written(events))
+    assert (result.matched, list(result.differences), result.ok()) == (3, [], True)

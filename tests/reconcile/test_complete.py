@@ -57,8 +57,10 @@ def test_a_late_event_of_a_session_that_grew_is_explained(
     job = Job.load(path)
     job.run(spark)
 
-    found = job.reconcile("sessions", spark)
-    told = [(each.key, each.explanation.causes) for each in found.differences]
+    reconciled = job.reconcile("sessions", spark)
+    causes = [
+        (difference.key, difference.explanation.causes) for difference in reconciled.differences
+    ]
     # The batch has one session of three events; the stream dropped the last of them.
-    assert (found.matched, told) == (1, [(("a",), ("late",))])
-    assert all(each.explanation.proved for each in found.differences)
+    assert (reconciled.matched, causes) == (1, [(("a",), ("late",))])
+    assert all(difference.explanation.proved for difference in reconciled.differences)

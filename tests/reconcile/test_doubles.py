@@ -29,14 +29,16 @@ VALUES = st.lists(
 
 
 def doubles(values: Sequence[float], name: str, **closed: str) -> Doubles:
-    events = [Event(key="a", time=i, arrival=i, value={"x": each}) for i, each in enumerate(values)]
+    events = [
+        Event(key="a", time=i, arrival=i, value={"x": value}) for i, value in enumerate(values)
+    ]
     return Doubles(events, {name: ALL[name]}, 1, **closed)  # type: ignore[arg-type]
 
 
 def bound(values: Sequence[float], name: str) -> Fraction:
     """The stated bound, as a fraction."""
     count, unit = len(values), Fraction(1, 2**53)
-    absolute = sum(abs(Fraction(each)) for each in values)
+    absolute = sum(abs(Fraction(value)) for value in values)
     most = count * unit * absolute
     return most if name == "total" else most / count + unit * most
 
@@ -60,7 +62,7 @@ def test_just_inside_and_just_outside(
         other = math.inf
     for _ in range(abs(steps)):
         other = math.nextafter(other, math.copysign(math.inf, steps))
-    rows = [Row(0, len(values) - 1, {name: each}) for each in (one, other)]
+    rows = [Row(0, len(values) - 1, {name: value}) for value in (one, other)]
     within = math.isfinite(other) and abs(Fraction(one) - Fraction(other)) <= most
     assert same_rows(*rows, doubles(values, name)) == (one == other or within)
 
@@ -81,13 +83,13 @@ def test_just_inside_and_just_outside(
 )
 def test_what_is_no_ordinary_number(one: float | None, other: float | None, alike: bool) -> None:
     events = doubles([1_234_567_890.12, math.inf, math.nan], "total")
-    rows = [Row(0, 2, {"total": each}) for each in (one, other)]
+    rows = [Row(0, 2, {"total": value}) for value in (one, other)]
     assert same_rows(*rows, events) is alike
     assert same_value(one, other) is alike
 
 
 def test_an_event_at_a_bound_that_is_not_the_windows_widens_nothing() -> None:
-    rows = [Row(1, 2, {"total": each}) for each in (1.0, 1.0 + 2**-52)]
+    rows = [Row(1, 2, {"total": value}) for value in (1.0, 1.0 + 2**-52)]
     # Of the events at 0, 1 and 2 only that at 1 is in [1, 2), only that at 2 in (1, 2].
     for closed, alike in (("left", False), ("right", False), ("both", True)):
         assert same_rows(*rows, doubles([1e9, 1.0, 1.0], "total", closed=closed)) is alike

@@ -56,7 +56,11 @@ def test_a_job_names_the_trigger_of_early_panes(spark: SparkSession, tmp_path: P
         drained=False,
     ).emissions
     # When b's event at 55 s comes, panes are due that were not due before.
-    assert [(each.key, each.values["n"]) for each in sent] == [("a", 3), ("b", 1), ("a", 4)]
+    assert [(emission.key, emission.values["n"]) for emission in sent] == [
+        ("a", 3),
+        ("b", 1),
+        ("a", 4),
+    ]
     write_rows(
         tmp_path / "written.parquet",
         [
@@ -73,12 +77,14 @@ def test_a_job_names_the_trigger_of_early_panes(spark: SparkSession, tmp_path: P
     job.run(spark)
 
     def causes(**settings: object) -> dict[str, tuple[tuple[str, ...], bool]]:
-        found = job.reconcile("minutes", spark, **settings)
-        return {e.key[0]: (e.explanation.causes, e.explanation.proved) for e in found.differences}
+        reconciled = job.reconcile("minutes", spark, **settings)
+        return {
+            e.key[0]: (e.explanation.causes, e.explanation.proved) for e in reconciled.differences
+        }
 
-    told = causes()
-    assert told == dict.fromkeys("abc", (("pending",), True))
+    explained = causes()
+    assert explained == dict.fromkeys("abc", (("pending",), True))
     # Under other triggers the operator would have sent other panes.
     others = causes(early=1)
-    assert others["c"] != told["c"]
-    assert others["a"] != told["a"]
+    assert others["c"] != explained["c"]
+    assert others["a"] != explained["a"]

@@ -89,9 +89,11 @@ def test_the_output_shows_whether_the_end_completed_windows(
 
     def causes(rows: list[Any], **more: Any) -> dict[str, tuple[tuple[str, ...], bool]]:
         path = tmp_path / f"{len(rows)}.parquet"
-        write_rows(path, [written(engine, window, each) for each in rows])
-        found = jobs[engine].reconcile(window, spark, stream=str(path), **said, **more)
-        return {e.key[0]: (e.explanation.causes, e.explanation.proved) for e in found.differences}
+        write_rows(path, [written(engine, window, row) for row in rows])
+        reconciled = jobs[engine].reconcile(window, spark, stream=str(path), **said, **more)
+        return {
+            e.key[0]: (e.explanation.causes, e.explanation.proved) for e in reconciled.differences
+        }
 
     pending, missing = (("pending",), True), (("missing_in_stream",), True)
     if engine == "samza":
@@ -140,12 +142,14 @@ def test_sent_sessions_that_were_merged_into_one_that_waits(
 
     def causes(rows: list[Any]) -> dict[str, tuple[tuple[str, ...], bool]]:
         stream = tmp_path / f"{len(rows)}.parquet"
-        panes = [written(engine, "sessions", each) for each in rows]
-        write_rows(stream, [{k: v for k, v in each.items() if k != "op"} for each in panes])
-        found = job.reconcile(
+        panes = [written(engine, "sessions", row) for row in rows]
+        write_rows(stream, [{k: v for k, v in pane.items() if k != "op"} for pane in panes])
+        reconciled = job.reconcile(
             "sessions", spark, stream=str(stream), allowed_lateness="60s", drained=False, **said
         )
-        return {e.key[0]: (e.explanation.causes, e.explanation.proved) for e in found.differences}
+        return {
+            e.key[0]: (e.explanation.causes, e.explanation.proved) for e in reconciled.differences
+        }
 
     pending = (("pending",), True)
     assert causes(sent) == {"b": pending, "d": pending}

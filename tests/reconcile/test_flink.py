@@ -48,13 +48,13 @@ QUICK = {
 }
 COMPARED = [
     pytest.param(
-        each,
-        id=each.settings["name"],
-        marks=() if each.settings["name"] in QUICK else pytest.mark.slow,
+        recording,
+        id=recording.settings["name"],
+        marks=() if recording.settings["name"] in QUICK else pytest.mark.slow,
     )
     for runner in ("datastream", "sql")
-    for each in recordings(runner)
-    if each.settings["name"] not in NOT_COMPARED
+    for recording in recordings(runner)
+    if recording.settings["name"] not in NOT_COMPARED
 ]
 
 
@@ -77,7 +77,7 @@ def events_of(recording: Recording) -> tuple[dict[Any, list[Event]], dict[int, i
     """
     sql = recording.settings["runner"] == "sql"
     behind = recording.us("watermark_delay") + (0 if sql else MS)
-    found: dict[Any, list[Event]] = {}
+    events: dict[Any, list[Event]] = {}
     copies, first = {}, {}
     now = NEVER
     for row in recording.input():
@@ -89,13 +89,13 @@ def events_of(recording: Recording) -> tuple[dict[Any, list[Event]], dict[int, i
             event = Event(
                 key=(key,), time=time, arrival=arrival, value={"amount": row["amount"]}, clock=now
             )
-            found.setdefault(key, []).append(event)
+            events.setdefault(key, []).append(event)
             same = key, time, row.get("id", arrival)
             if same in first:
                 copies[arrival] = first[same]
             first.setdefault(same, arrival)
         now = max(now, time - behind)
-    return found, copies
+    return events, copies
 
 
 def explained(recording: Recording, rows: dict[Any, list[Row]]) -> list[Explanation]:
@@ -106,9 +106,9 @@ def explained(recording: Recording, rows: dict[Any, list[Row]]) -> list[Explanat
     batch = replace(operator, engine=without_loss(FLINK, window), settings={})
     events, copies = events_of(recording)
     assert rows.keys() <= events.keys()
-    found = []
+    explanations = []
     for key, own in events.items():
-        once = [replace(each, clock=None) for each in own if each.arrival not in copies]
+        once = [replace(event, clock=None) for event in own if event.arrival not in copies]
         _, differences = match(
             batch.rows(batch.replay(once).final),
             rows.get(key, []),
@@ -116,10 +116,10 @@ def explained(recording: Recording, rows: dict[Any, list[Row]]) -> list[Explanat
             sessions=isinstance(window, SessionWindow),
         )
         if differences:
-            again = {n: copies[n] for n in copies if n in {each.arrival for each in own}}
+            again = {n: copies[n] for n in copies if n in {event.arrival for event in own}}
             case = Case(operator, own, rows.get(key, []), differences, copies=again, batch=batch)
-            found += explain(case)
-    return found
+            explanations += explain(case)
+    return explanations
 
 
 @pytest.mark.parametrize("recording", COMPARED)
@@ -147,9 +147,11 @@ def test_every_difference_is_proved(spark: SparkSession, recording: Recording) -
         rows.setdefault(key, []).append(Row(start, end, {"events": events, "amount": amount}))
     if single:
         rows = {key: numbered_rows(own) for key, own in rows.items()}
-    found = explained(recording, rows)
-    counts = Counter(each.causes[0] for each in found)
-    assert all(each.proved for each in found), [each for each in found if not each.proved]
+    explanations = explained(recording, rows)
+    counts = Counter(explanation.causes[0] for explanation in explanations)
+    assert all(explanation.proved for explanation in explanations), [
+        explanation for explanation in explanations if not explanation.proved
+    ]
     lost = "engine_loss" if single else "overlap"
     assert set(counts) <= {"late", "redelivered", lost}, counts
     if given["events"] == "events.jsonl":

@@ -54,25 +54,25 @@ ENGINES: tuple[tuple[str, dict[str, Any]], ...] = (
 
 def clocked(times: Sequence[tuple[int, int]], delay: int, **given: Any) -> list[Event]:
     """Events of these seconds and amounts, in this order, each with the watermark before it."""
-    clock, found = -(1 << 63), []
+    clock, events = -(1 << 63), []
     for place, (second, amount) in enumerate(times):
         value = {"amount": amount}
-        found.append(
+        events.append(
             Event(key="a", time=second * SECOND, arrival=2 * place, value=value, clock=clock)
         )
         clock = max(clock, (second - delay) * SECOND)
-    return [replace(each, **given) for each in found]
+    return [replace(event, **given) for event in events]
 
 
 def case_of(
     operator: Operator, events: Sequence[Event], seen: Sequence[Event], spoilt: Sequence[Row] = ()
 ) -> Case:
     """What the operator wrote for the events it has seen, against a batch of all."""
-    last = max((each.clock for each in events if each.clock is not None), default=None)
+    last = max((event.clock for event in events if event.clock is not None), default=None)
     operator = replace(operator, end_clock=last)
     rules = without_loss(operator.engine, operator.window)
     batch = replace(operator, engine=rules, settings={}, end_clock=None)
-    bare = [replace(each, clock=None) for each in events]
+    bare = [replace(event, clock=None) for event in events]
     ours = [row._replace(written=None) for row in batch.rows(batch.replay(bare).final)]
     stream = [row._replace(written=None) for row in operator.written(operator.replay(seen))]
     stream = [*spoilt] or stream
@@ -85,8 +85,8 @@ def case_of(
     return Case(operator, events, stream, differences, batch=batch)
 
 
-def told(case: Case) -> list[tuple[tuple[str, ...], bool]]:
-    return [(each.causes, each.proved) for each in explain.explain(case)]
+def explained(case: Case) -> list[tuple[tuple[str, ...], bool]]:
+    return [(explanation.causes, explanation.proved) for explanation in explain.explain(case)]
 
 
 def drawn(chance: random.Random) -> Case | None:
@@ -102,17 +102,19 @@ def drawn(chance: random.Random) -> Case | None:
     delay = int(settings.get("watermark_delay", "0s").removesuffix("s"))
     events = clocked([(at, amount) for _, at, amount in sorted(times)], delay)
     if name == "plain":
-        events = [replace(each, clock=None) for each in events]
+        events = [replace(event, clock=None) for event in events]
     operator = Operator(
         window=window, engine=engine(name), aggregates=AGGREGATES, settings=settings
     )
     lost, again = chance.choice([0, 0.1]), chance.choice([0, 0.1])
     seen = [
         copy
-        for each in events
+        for event in events
         if chance.random() >= lost
         for copy in (
-            [each, replace(each, arrival=each.arrival + 1)] if chance.random() < again else [each]
+            [event, replace(event, arrival=event.arrival + 1)]
+            if chance.random() < again
+            else [event]
         )
     ]
     case = case_of(operator, events, seen)
@@ -143,16 +145,16 @@ class Anything(Tally):
 def test_near_events_say_what_all_events_say(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
     cases = [case for case in (drawn(chance) for _ in range(25)) if case is not None]
-    near = [told(replace(case, made={})) for case in cases]
+    near = [explained(replace(case, made={})) for case in cases]
     divided = [
-        nearby(case, each.hull, Outcome(case.operator, case.events))[0] is not case
+        nearby(case, difference.hull, Outcome(case.operator, case.events))[0] is not case
         for case in cases
-        for each in case.differences
+        for difference in case.differences
     ]
     assert 2 * sum(divided) > len(divided)
     monkeypatch.setattr(explain, "nearby", everywhere)
     monkeypatch.setattr(doubt, "nearby", everywhere)
-    whole = [told(replace(case, made={})) for case in cases]
+    whole = [explained(replace(case, made={})) for case in cases]
     for case, one, other in zip(cases, near, whole, strict=True):
         assert one == other, (case.operator, case.events, case.stream)
 
@@ -168,7 +170,7 @@ def test_no_set_of_events_that_is_it_is_passed_over(
     tried = [explain.explain(replace(case, made={})) for case in cases]
 
     def causes(found: list[Explanation]) -> list[tuple[str, ...]]:
-        return [each.causes for each in found]
+        return [explanation.causes for explanation in found]
 
     for case, some, all_ in zip(cases, counted, tried, strict=True):
         for one, other in zip(causes(some), causes(all_), strict=True):
@@ -201,7 +203,7 @@ def test_each_difference_costs_what_is_near_it(monkeypatch: pytest.MonkeyPatch) 
             for n in range(6)
         ]
         events = clocked(times, 0)
-        lost = [each for place, each in enumerate(events) if place % 6]
+        lost = [event for place, event in enumerate(events) if place % 6]
         noise = operator.rows(operator.replay(events).final)
         noise = [row._replace(values={"n": 9, "total": 1}) for row in noise]
         for case, cause in (
@@ -209,9 +211,9 @@ def test_each_difference_costs_what_is_near_it(monkeypatch: pytest.MonkeyPatch) 
             (case_of(operator, events, events, noise), "unexplained"),
         ):
             replayed = 0
-            found = explain.explain(case)
-            assert {each.causes for each in found} == {(cause,)}
-            costs.append(replayed / len(found))
+            explanations = explain.explain(case)
+            assert {explanation.causes for explanation in explanations} == {(cause,)}
+            costs.append(replayed / len(explanations))
     # Eight times as many differences in eight times as many events: each costs the same.
     assert costs[2] < 1.2 * costs[0], costs
     assert costs[3] < 1.2 * costs[1], costs
@@ -224,9 +226,11 @@ def lost_and_again(
     last = clocked([(100_000, 1)], 0, arrival=10_000, clock=events[-1].time)
     seen = [
         copy
-        for place, each in enumerate(events)
+        for place, event in enumerate(events)
         if place not in left
-        for copy in ([each, replace(each, arrival=each.arrival + 1)] if place in again else [each])
+        for copy in (
+            [event, replace(event, arrival=event.arrival + 1)] if place in again else [event]
+        )
     ]
     operator = Operator(
         window=window,
@@ -258,17 +262,17 @@ def test_events_in_a_row_of_a_large_window() -> None:
         (row, set[int](), "missing_in_stream", "left_out"),
         (set[int](), row, "redelivered", "repeated"),
     ):
-        (found,) = explain.explain(lost_and_again(amounts, hour, left, again))
+        (explanation,) = explain.explain(lost_and_again(amounts, hour, left, again))
         # Other events with the same sum are possible; there are too many sets of them to try.
-        assert (found.causes, found.proved) == ((cause,), False)
-        assert found.evidence[name] == [2 * place for place in sorted(row)]
+        assert (explanation.causes, explanation.proved) == ((cause,), False)
+        assert explanation.evidence[name] == [2 * place for place in sorted(row)]
 
 
 def test_a_session_of_which_all_events_came_twice() -> None:
     session = SessionWindow(gap="60s")
-    (found,) = explain.explain(lost_and_again(AMOUNTS[:8], session, set(), set(range(8))))
-    assert found.causes == ("redelivered",)
-    assert found.evidence["repeated"] == [2 * place for place in range(8)]
+    (explanation,) = explain.explain(lost_and_again(AMOUNTS[:8], session, set(), set(range(8))))
+    assert explanation.causes == ("redelivered",)
+    assert explanation.evidence["repeated"] == [2 * place for place in range(8)]
 
 
 def test_rows_about_a_span() -> None:
@@ -280,12 +284,12 @@ def test_rows_about_a_span() -> None:
         ]
         low = chance.randrange(-5, 110)
         high = low + chance.randrange(30)
-        found = Timeline(rows).about(low, high)
+        near = Timeline(rows).about(low, high)
         wanted = [r for r in rows if min(r.bounds) <= high and max(r.bounds) >= low]
-        assert all(row in found for row in wanted)
-        assert all(row in rows and min(row.bounds) <= high for row in found)
+        assert all(row in near for row in wanted)
+        assert all(row in rows and min(row.bounds) <= high for row in near)
         # A row that ends before the span comes only after one that does not, and began earlier.
-        assert not found or max(max(row.bounds) for row in found[:1]) >= low
+        assert not near or max(max(row.bounds) for row in near[:1]) >= low
 
 
 def test_a_window_that_nothing_explains_leaves_far_losses_proved() -> None:
@@ -301,8 +305,8 @@ def test_a_window_that_nothing_explains_leaves_far_losses_proved() -> None:
     rows = operator.rows(operator.replay(events).final)
     rows = [row for row in rows if row.start not in (120 * SECOND, (10 * day + 120) * SECOND)]
     strange = Row(-500 * SECOND, -70 * SECOND, {"n": 77, "total": 1})
-    found = explain.explain(case_of(operator, events, events, [*rows, strange]))
-    assert [(each.causes, each.proved) for each in found] == [
+    explanations = explain.explain(case_of(operator, events, events, [*rows, strange]))
+    assert [(explanation.causes, explanation.proved) for explanation in explanations] == [
         (("unexplained",), False),
         (("missing_in_stream",), False),
         (("missing_in_stream",), True),
@@ -313,9 +317,9 @@ def test_a_window_that_nothing_explains_leaves_far_losses_proved() -> None:
 def test_a_null_in_the_stream_comes_of_no_events(name: str) -> None:
     events = clocked([(10, 1), (20, 2), (30, 4)], 0)
     operator = Operator(window=MINUTE, engine=engine("plain"), aggregates=AGGREGATES, settings={})
-    events = [replace(each, clock=None) for each in events]
+    events = [replace(event, clock=None) for event in events]
     row = Row(0, 60 * SECOND, {"n": 3, "total": 7, name: None})
-    assert told(case_of(operator, events, events, [row])) == [(("unexplained",), False)]
+    assert explained(case_of(operator, events, events, [row])) == [(("unexplained",), False)]
 
 
 def test_an_event_at_the_end_of_a_storm_window_completes_it() -> None:
@@ -324,25 +328,25 @@ def test_an_event_at_the_end_of_a_storm_window_completes_it() -> None:
     case = case_of(operator, events, events)
     batch = [Row(0, 60 * SECOND, {"n": 2, "total": 3})]
     case = replace(case, stream=[], differences=[Difference(tuple(batch), ())])
-    (found,) = explain.explain(case)
+    (explanation,) = explain.explain(case)
     # Without the second event the window waits; the first one need not be lost.
-    assert found.causes == ("missing_in_stream", "pending")
-    assert found.evidence["left_out"] == [2]
+    assert explanation.causes == ("missing_in_stream", "pending")
+    assert explanation.evidence["left_out"] == [2]
 
 
 def test_an_event_that_came_four_times_or_others_that_came_twice() -> None:
     case = lost_and_again([1, 2, 3], TumblingWindow(size="1h"), set(), {0, 1, 2})
-    (found,) = explain.explain(case)
+    (explanation,) = explain.explain(case)
     # The values would be the same if the second event had come four times.
-    assert (found.causes, found.proved) == (("redelivered",), False)
+    assert (explanation.causes, explanation.proved) == (("redelivered",), False)
 
 
 def test_a_few_lost_events_of_many() -> None:
     hour, lost = TumblingWindow(size="1h"), {5, 30, 200}
     amounts = random.Random(1).sample(range(10**9), 220)
-    (found,) = explain.explain(lost_and_again(amounts, hour, lost, set()))
-    assert (found.causes, found.proved) == (("missing_in_stream",), True)
-    assert found.evidence["left_out"] == [2 * place for place in sorted(lost)]
+    (explanation,) = explain.explain(lost_and_again(amounts, hour, lost, set()))
+    assert (explanation.causes, explanation.proved) == (("missing_in_stream",), True)
+    assert explanation.evidence["left_out"] == [2 * place for place in sorted(lost)]
 
 
 def test_what_is_not_tried_to_its_end_is_not_proved() -> None:
@@ -366,8 +370,8 @@ def test_what_is_not_tried_to_its_end_is_not_proved() -> None:
             for d in case.differences
         ],
     )
-    (found,) = explain.explain(case)
-    assert (found.causes, found.proved) == (("missing_in_stream",), False)
+    (explanation,) = explain.explain(case)
+    assert (explanation.causes, explanation.proved) == (("missing_in_stream",), False)
 
 
 def test_events_that_came_twice_without_a_count() -> None:
@@ -380,7 +384,7 @@ def test_events_that_came_twice_without_a_count() -> None:
     differences = [Difference(only_sums(d.batch), only_sums(d.stream)) for d in case.differences]
     operator = replace(case.operator, aggregates=sums)
     case = replace(case, operator=operator, stream=only_sums(case.stream), differences=differences)
-    (found,) = explain.explain(case)
+    (explanation,) = explain.explain(case)
     # Other events are possible: one may have come more often, or another may be lost as well.
-    assert (found.causes, found.proved) == (("redelivered",), False)
-    assert found.evidence["repeated"] == [0, 2]
+    assert (explanation.causes, explanation.proved) == (("redelivered",), False)
+    assert explanation.evidence["repeated"] == [0, 2]

@@ -54,7 +54,7 @@ def compacted(rows: list[dict[str, Any]], tail: int, size: int | None = None) ->
     last: dict[bytes, Any] = {}
     for row in sorted(rows, key=lambda row: (row["partition"], row["offset"])):
         last[bytes.fromhex(row["key"])] = row["value"]
-    found = {}
+    windows = {}
     for key, value in last.items():
         if value is None:
             continue
@@ -63,8 +63,8 @@ def compacted(rows: list[dict[str, Any]], tail: int, size: int | None = None) ->
         else:
             (start,) = struct.unpack_from(">q", key, len(key) - tail)
             end = start + size
-        found[key[:-tail].decode(), start * 1000, end * 1000] = (int(value, 16),)
-    return found
+        windows[key[:-tail].decode(), start * 1000, end * 1000] = (int(value, 16),)
+    return windows
 
 
 @pytest.mark.parametrize(
@@ -93,12 +93,12 @@ def test_recorded_topics(
         )
         assert final(decoded) == expected
         assert len(expected) > 100
-        found = decoded.counts()
+        counted = decoded.counts()
         tombstones = sum(row["value"] is None for row in rows)
-        assert (found.rows, found.tombstones, found.undecoded) == (len(rows), tombstones, 0)
-        assert found.windows == found.used == len(expected)
-        assert found.superseded == len(rows) - tombstones - len(expected)
-        counts.append(found)
+        assert (counted.rows, counted.tombstones, counted.undecoded) == (len(rows), tombstones, 0)
+        assert counted.windows == counted.used == len(expected)
+        assert counted.superseded == len(rows) - tombstones - len(expected)
+        counts.append(counted)
     assert counts[0] == counts[1] or "broker" in name
 
 
@@ -235,7 +235,7 @@ def test_formats_of_keys_and_values(spark: SparkSession, tmp_path: Path) -> None
         ),
     ]
     path = write_rows(tmp_path / "json.parquet", both, RAW)
-    found = stream(
+    decoded = stream(
         spark,
         path,
         "kafka-streams",
@@ -245,8 +245,8 @@ def test_formats_of_keys_and_values(spark: SparkSession, tmp_path: Path) -> None
         key_format="json",
         value_format="json",
     )
-    assert final(found) == wanted | empty
-    assert reasons(found) == {
+    assert final(decoded) == wanted | empty
+    assert reasons(decoded) == {
         "events is not of type bigint": 1,
         "the value is not JSON with a field of events, total`s, pages (value_format, bytes)": 1,
         "shop.id is not of type int": 1,
@@ -257,7 +257,7 @@ def test_formats_of_keys_and_values(spark: SparkSession, tmp_path: Path) -> None
     data = (json.dumps({"user": "ü", "shop.id": 7}).encode() + window).hex()
     for name, told in (("object", value), ("text", json.dumps(value))):
         path = write_rows(tmp_path / f"{name}.json", [record(data, told, 1), record(data, None, 0)])  # type: ignore[arg-type]
-        found = stream(
+        decoded = stream(
             spark,
             path,
             "kafka-streams",
@@ -268,7 +268,7 @@ def test_formats_of_keys_and_values(spark: SparkSession, tmp_path: Path) -> None
             value_format="json",
             bytes="hex",
         )
-        assert final(found) == wanted, name
+        assert final(decoded) == wanted, name
 
     # Everything decoded already.
     schema = pa.schema(
@@ -304,7 +304,7 @@ def test_formats_of_keys_and_values(spark: SparkSession, tmp_path: Path) -> None
         record({**told, "user": "gone"}, None, 3),  # type: ignore[arg-type]
     ]
     path = write_rows(tmp_path / "struct.parquet", rows, schema)
-    found = stream(
+    decoded = stream(
         spark,
         path,
         "kafka-streams",
@@ -314,7 +314,7 @@ def test_formats_of_keys_and_values(spark: SparkSession, tmp_path: Path) -> None
         key_format="struct",
         value_format="struct",
     )
-    assert final(found) == wanted
+    assert final(decoded) == wanted
 
 
 @spark_only
@@ -336,7 +336,7 @@ def test_single_values(spark: SparkSession, tmp_path: Path) -> None:
             record(b"7" + long(60_000), good, 3),
         ]
         path = write_rows(tmp_path / f"{value_format}.parquet", rows, RAW)
-        found = stream(
+        decoded = stream(
             spark,
             path,
             "kafka-streams",
@@ -346,13 +346,13 @@ def test_single_values(spark: SparkSession, tmp_path: Path) -> None:
             key_format="long",
             value_format=value_format,
         )
-        ((place, (value,)),) = final(found).items()
+        ((place, (value,)),) = final(decoded).items()
         assert place == (7, 60_000_000, 120_000_000)
         if expected is None:
             assert value.timestamp() == 1
         else:
             assert value == expected
-        problems = reasons(found)
+        problems = reasons(decoded)
         assert problems.pop("user is not of type int") == 1
         assert problems.pop("the key is not 8 bytes (key_format)") == 1
         assert list(problems.values()) == [1]

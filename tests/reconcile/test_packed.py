@@ -32,22 +32,22 @@ def test_packed_as_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "_BLOCK", 10)
     every = sorted(map(difference, range(95)), key=in_order_of)
     runs = [[each for each in every if int(each.key[0][1:]) % 3 == part] for part in range(3)]
-    found = merged([*map(Packed, runs), []])
-    assert isinstance(found, Packed)
+    joined = merged([*map(Packed, runs), []])
+    assert isinstance(joined, Packed)
     assert merged([every]) is every
-    for one in (found, pickle.loads(pickle.dumps(found))):
+    for one in (joined, pickle.loads(pickle.dumps(joined))):
         assert (len(one), list(one), list(reversed(one))) == (95, every, every[::-1])
-    assert [found[place] for place in (0, 9, 10, 94, -1, -95)] == [
+    assert [joined[place] for place in (0, 9, 10, 94, -1, -95)] == [
         every[place] for place in (0, 9, 10, 94, -1, -95)
     ]
     for part in (slice(10), slice(8, 23), slice(-3, None), slice(90, 5, -7), slice(200, 300)):
-        assert found[part] == every[part]
+        assert joined[part] == every[part]
     for outside in (95, -96):
         with pytest.raises(IndexError):
-            found[outside]
+            joined[outside]
     assert not Packed([])
 
-    whole = Reconciled("sessions", 5, found, 100, 100, True)
+    whole = Reconciled("sessions", 5, joined, 100, 100, True)
     assert whole.causes == {"late": 47, "rounded": 24, "unexplained": 24}
     proved = Counter(each.explanation.causes[0] for each in every if each.explanation.proved)
     assert whole.proved == proved
@@ -57,7 +57,7 @@ def test_packed_as_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert not whole.ok(["late", "rounded", "pending", "possible"])
     explained = Packed(each for each in every if each.explanation.causes[0] != "unexplained")
-    told = Reconciled("sessions", 5, explained, 100, 100, True)
-    assert told.ok(["late", "rounded", "pending", "possible"])
-    assert not told.ok(["late", "rounded", "pending"])
-    assert not told.ok(["late", "rounded", "possible"])
+    rest = Reconciled("sessions", 5, explained, 100, 100, True)
+    assert rest.ok(["late", "rounded", "pending", "possible"])
+    assert not rest.ok(["late", "rounded", "pending"])
+    assert not rest.ok(["late", "rounded", "possible"])

@@ -32,20 +32,21 @@ def test_parts_are_explained_as_the_whole(
     assert "replaying 72 events" in said, said
     parts = in_parts.reconciled(job, spark, 10, said)
     assert said[-1] == "replaying 72 events in 16 parts", said
-    assert in_parts.told(whole) == in_parts.told(parts)
+    assert in_parts.whole_result(whole) == in_parts.whole_result(parts)
 
     # On workers without backfill the parts fail as they do if something else is missing.
     with monkeypatch.context() as patched:
         patched.setattr(run, "in_parts", _without_backfill)
         here = in_parts.reconciled(job, spark, 10, said)
         assert said[-1] == "replaying them in this process, because there is no backfill", said
-        assert in_parts.told(here) == in_parts.told(whole)
+        assert in_parts.whole_result(here) == in_parts.whole_result(whole)
         patched.setattr(run, "MOST_EVENTS", 71)
         with pytest.raises(ReplayError, match="there is no backfill"):
             in_parts.reconciled(job, spark, 10, said)
 
     causes = {
-        (each.key, each.explanation.causes, each.explanation.proved) for each in whole.differences
+        (difference.key, difference.explanation.causes, difference.explanation.proved)
+        for difference in whole.differences
     }
     assert causes == {
         ((None, None), ("late",), True),
@@ -60,6 +61,6 @@ def test_parts_are_explained_as_the_whole(
 def test_the_same_over_connect(spark: SparkSession, over_connect: Programs, tmp_path: Path) -> None:
     job = in_parts.job_of(tmp_path / "classic")
     job.run(spark)
-    here = in_parts.told(in_parts.reconciled(job, spark, 10_000, []))
+    here = in_parts.whole_result(in_parts.reconciled(job, spark, 10_000, []))
     whole, parts = over_connect.last_line("-m", in_parts.__name__, str(tmp_path / "connect"))
     assert whole == parts == here

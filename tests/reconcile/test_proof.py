@@ -29,36 +29,36 @@ Events = list[Event]
 def visits(key: str, partition: int, chance: random.Random) -> Events:
     """Three sessions, in order; no two of a key's events have the same amount."""
     amounts = chance.sample(range(10, 10_000), 18)
-    found, at = [], chance.randrange(100)
+    events, at = [], chance.randrange(100)
     for _ in range(3):
         for _ in range(chance.randrange(3, 6)):
-            found.append(event(key, at, 0, partition, amounts[len(found)]))
+            events.append(event(key, at, 0, partition, amounts[len(events)]))
             at += chance.randrange(21, 60)
         at += chance.randrange(600, 900)
-    return found
+    return events
 
 
 def in_order(events: Sequence[Event], delays: dict[int, float]) -> Events:
     """The events in order of arrival: by time, plus the delay (s) of some."""
-    found: Events = []
+    ordered: Events = []
     for partition in range(4):
-        own = [each for each in events if each.partition == partition]
-        own.sort(key=lambda each: each.time / SECOND + delays.get(id(each), 0))
-        found += [replace(each, arrival=(partition, place)) for place, each in enumerate(own)]
-    return found
+        own = [record for record in events if record.partition == partition]
+        own.sort(key=lambda record: record.time / SECOND + delays.get(id(record), 0))
+        ordered += [replace(record, arrival=(partition, place)) for place, record in enumerate(own)]
+    return ordered
 
 
 def out(events: Sequence[Event], gap: str = "60s", **settings: Any) -> Rows:
     made = replay(
-        sorted(events, key=lambda each: each.arrival),
+        sorted(events, key=lambda record: record.arrival),
         SessionWindow(gap=gap),
         engine="kafka-streams",
         aggregates=AGGREGATES,
         **{"grace": "10s", "retention": "1d", **settings},
     )
     return [
-        (each.key, each.start, each.end, *(each.values[name] for name in AGGREGATES))
-        for each in made.final
+        (session.key, session.start, session.end, *(session.values[name] for name in AGGREGATES))
+        for session in made.final
     ]
 
 
@@ -71,7 +71,7 @@ def rounded(rows: Rows) -> Rows:
 
 
 def one_less(events: Events) -> Events:
-    return [each for each in events if each is not events[1]]
+    return [record for record in events if record is not events[1]]
 
 
 def one_twice(events: Events) -> Events:
@@ -105,24 +105,24 @@ def test_every_fault_is_told_and_nothing_else(
     chance = random.Random(seed)
     keys = {(fault, n): n for n in range(2) for fault in FAULTS}
     keys |= {("cut", n): CUT for n in range(3)} | {("restart", n): RESTARTED for n in range(3)}
-    own = {each: visits(f"{each[0]} {each[1]}", keys[each], chance) for each in keys}
-    delays = {id(own[each][1]): DELAY for each in keys if "late" in each[0]}
+    own = {name: visits(f"{name[0]} {name[1]}", keys[name], chance) for name in keys}
+    delays = {id(own[name][1]): DELAY for name in keys if "late" in name[0]}
     for n in range(3):
         delays |= {id(own["restart", n][1]): DELAY, id(own["restart", n][2]): DELAY + 150}
-    events = in_order([each for visited in own.values() for each in visited], delays)
+    events = in_order([record for visited in own.values() for record in visited], delays)
     job = job_of(tmp_path, events, "[partition, offset]")
     job.run(spark)
 
     seen: dict[tuple[str, int], Events] = {}
     for key in keys:
         change, _ = FAULTS.get(key[0], (None, None))
-        visited = [each for each in events if each.key == f"{key[0]} {key[1]}"]
+        visited = [record for record in events if record.key == f"{key[0]} {key[1]}"]
         seen[key] = visited if change is None else change(visited)
         if keys[key] == CUT:
-            seen[key] = [each for each in visited if each.time < CUT_AT * SECOND]
+            seen[key] = [record for record in visited if record.time < CUT_AT * SECOND]
     second = own["restart", 0][2].time
-    (again,) = (each.arrival for each in seen["restart", 0] if each.time == second)
-    made = out([each for visited in seen.values() for each in visited], restarts=[again])
+    (again,) = (record.arrival for record in seen["restart", 0] if record.time == second)
+    made = out([record for visited in seen.values() for record in visited], restarts=[again])
     stream: Rows = []
     for key in keys:
         rows = [row for row in made if row[0] == f"{key[0]} {key[1]}"]
@@ -133,16 +133,18 @@ def test_every_fault_is_told_and_nothing_else(
         _, spoil = FAULTS.get(key[0], (None, None))
         stream += rows if spoil is None else spoil(rows)
 
-    found = reconciled(job, spark, stream)
-    told: dict[str, list[tuple[tuple[str, ...], bool]]] = {}
-    for each in found.differences:
-        told.setdefault(each.key[0], []).append((each.explanation.causes, each.explanation.proved))
+    result = reconciled(job, spark, stream)
+    explanations: dict[str, list[tuple[tuple[str, ...], bool]]] = {}
+    for difference in result.differences:
+        explanations.setdefault(difference.key[0], []).append(
+            (difference.explanation.causes, difference.explanation.proved)
+        )
     for fault, n in keys:
-        _check(fault, told.get(f"{fault} {n}", []))
+        _check(fault, explanations.get(f"{fault} {n}", []))
     # Of this key's two late events one is dropped before the restart, and none after it.
-    assert {("restart", "late")} == {causes for causes, _ in told["restart 0"]}
-    differ = sum(len(each.difference.batch) for each in found.differences)
-    assert found.matched + differ == found.batch
+    assert {("restart", "late")} == {causes for causes, _ in explanations["restart 0"]}
+    differ = sum(len(explained.difference.batch) for explained in result.differences)
+    assert result.matched + differ == result.batch
 
 
 def _check(fault: str, told: list[tuple[tuple[str, ...], bool]]) -> None:

@@ -52,7 +52,7 @@ def job_of(folder: Path) -> Job:
     table = pa.table(
         {
             "user": users,
-            "at": pa.array([BEGAN + dt.timedelta(seconds=each) for each in seconds]),
+            "at": pa.array([BEGAN + dt.timedelta(seconds=second) for second in seconds]),
             "page": pages,
             "price": prices,
             "id": ids,
@@ -108,13 +108,15 @@ def test_causes_hold_for_aggregates_of_every_kind(
 
     def causes(found: Reconciled) -> dict[str, tuple[tuple[str, ...], bool]]:
         return {
-            each.key[0]: (each.explanation.causes, each.explanation.proved)
-            for each in found.differences
+            difference.key[0]: (difference.explanation.causes, difference.explanation.proved)
+            for difference in found.differences
         }
 
-    found = compared(job, spark, rows)
-    assert causes(found) == expected, found.differences
-    evidence = {each.key[0]: each.explanation.evidence for each in found.differences}
+    reconciled = compared(job, spark, rows)
+    assert causes(reconciled) == expected, reconciled.differences
+    evidence = {
+        difference.key[0]: difference.explanation.evidence for difference in reconciled.differences
+    }
     assert evidence["wrong"] == {"recounted": [{"about": 1}]}
     assert evidence["round"] == {"digits": 1, "how": "half_up", "of": ["middle"]}
 
@@ -126,12 +128,14 @@ def test_causes_hold_for_aggregates_of_every_kind(
     monkeypatch.setattr(run, "FEW_EVENTS", 5)
     monkeypatch.setattr(recount, "_TOGETHER", 3)
     again = compared(job, spark, rows)
-    assert [repr(each) for each in again.differences] == [repr(each) for each in found.differences]
+    assert [repr(difference) for difference in again.differences] == [
+        repr(difference) for difference in reconciled.differences
+    ]
 
     # The source has changed since the table was published; the stream has what it holds now.
     source = tmp_path / "events" / "a.parquet"
     table = pq.read_table(source)
-    pages = ["q" if each == "c" else each for each in table["page"].to_pylist()]
+    pages = ["q" if page == "c" else page for page in table["page"].to_pylist()]
     place = table.schema.get_field_index("page")
     pq.write_table(table.set_column(place, "page", pa.array(pages)), source)
     moved = changed(rows, "batch", pages=F.array(F.lit("a"), F.lit("q")))

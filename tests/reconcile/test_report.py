@@ -51,17 +51,21 @@ def test_whatever_keys_hold_is_text(tmp_path: Path) -> None:
         )
         for i, key in enumerate(HOSTILE)
     ]
-    found = page(tmp_path, Reconciled("sessions", 96, differences, 100, 96, True))
-    assert not {"script", "img", "link", "iframe"} & set(found.tags)
-    assert not {each for each in found.attributes if each.startswith("on") or each == "src"}
+    parsed = page(tmp_path, Reconciled("sessions", 96, differences, 100, 96, True))
+    assert not {"script", "img", "link", "iframe"} & set(parsed.tags)
+    assert not {
+        attribute
+        for attribute in parsed.attributes
+        if attribute.startswith("on") or attribute == "src"
+    }
     for key in HOSTILE[:3]:
-        assert key in found.text
-    assert "96.00%" in found.text
+        assert key in parsed.text
+    assert "96.00%" in parsed.text
     # A bar for each cause, and one over time for each difference, since they lie apart.
-    assert found.tags.count("rect") == 2 + 4
+    assert parsed.tags.count("rect") == 2 + 4
 
 
 def test_nothing_differs(tmp_path: Path) -> None:
-    found = page(tmp_path, Reconciled("sessions", 7, [], 7, 7, True))
-    assert "100.00%" in found.text
-    assert "rect" not in found.tags
+    parsed = page(tmp_path, Reconciled("sessions", 7, [], 7, 7, True))
+    assert "100.00%" in parsed.text
+    assert "rect" not in parsed.tags

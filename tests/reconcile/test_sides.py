@@ -29,10 +29,10 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 
 def _keys(sides: Sides) -> list[tuple[Any, ...]]:
     """The keys that differ, some of them found by searching a whole bucket."""
-    found = sides.differing(sides.totals(), DataFrame.persist)
-    keys = found.differing.collect()
-    assert len(keys) == found.keys
-    _check_few(sides, found)
+    off = sides.differing(sides.totals(), DataFrame.persist)
+    keys = off.differing.collect()
+    assert len(keys) == off.keys
+    _check_few(sides, off)
     return [tuple(row) for row in keys]
 
 
@@ -44,7 +44,7 @@ def _check_few(sides: Sides, found: Found) -> None:
     assert few.few is not None
     assert (totals.batch, totals.stream) == (sides.batch.count(), sides.stream.count())
     windows = [few.windows.toArrow(), few.few, found.windows.toArrow()]
-    one, *others = (Counter(map(repr, each.to_pylist())) for each in windows)
+    one, *others = (Counter(map(repr, table.to_pylist())) for table in windows)
     assert others == [one, one]
     assert Counter(few.differing.collect()) == Counter(found.differing.collect())
 
@@ -55,11 +55,11 @@ def test_without_a_key_all_windows_are_of_one(
     schema = f"{START} long, {END} long, n long"
     one, other = ([(0, 1, 5), (1, 2, n)] for n in (6, 7))
     batch, stream = (spark.createDataFrame(rows, schema) for rows in (one, other))
-    found = few_windows.compared(Sides(batch, stream, [], {"n": LongType()}))
-    assert found is not None
-    assert found[1].few is not None
-    assert (found[1].keys, found[1].few.num_rows, found[1].windows.count()) == (1, 4, 4)
-    assert found[1].differing.count() == 1
+    compared = few_windows.compared(Sides(batch, stream, [], {"n": LongType()}))
+    assert compared is not None
+    assert compared[1].few is not None
+    assert (compared[1].keys, compared[1].few.num_rows, compared[1].windows.count()) == (1, 4, 4)
+    assert compared[1].differing.count() == 1
     alike = few_windows.compared(Sides(batch, batch, [], {"n": LongType()}))
     assert alike is not None
     assert alike[1].keys == 0
@@ -126,8 +126,8 @@ def test_values_of_every_shape_are_told_apart(spark: SparkSession) -> None:
             spark.createDataFrame(rows, f"key string, {START} long, {END} long, {columns}")
         )
     values = {name: sides[0].schema[name].dataType for name in names}
-    found = _keys(Sides(*sides, ["key"], values))
-    assert sorted(found) == sorted((f"{number}:u3",) for number in range(len(SHAPES)))
+    keys = _keys(Sides(*sides, ["key"], values))
+    assert sorted(keys) == sorted((f"{number}:u3",) for number in range(len(SHAPES)))
 
 
 ROWS = st.lists(
@@ -158,12 +158,12 @@ def _check_shared(spark: SparkSession, cases: dict[str, Case], bits: int) -> Non
         patch.setattr(compare, "_WEIGHT_BITS", 2)
         # So few bits that differences often cancel out, and their weights mislead.
         patch.setattr(compare, "_SUMMED_BITS", 2)
-        batch, stream = (spark.createDataFrame(each, schema) for each in sides)
-        found = Sides(batch, stream, ["key"], {"n": LongType()})
-        totals = found.totals()
-        keys = {key for (key,) in _keys(found)}
+        batch, stream = (spark.createDataFrame(side, schema) for side in sides)
+        tables = Sides(batch, stream, ["key"], {"n": LongType()})
+        totals = tables.totals()
+        keys = {key for (key,) in _keys(tables)}
     assert (totals.batch, totals.stream) == (len(sides[0]), len(sides[1]))
-    counts = [Counter(each) for each in sides]
+    counts = [Counter(side) for side in sides]
     off = {row[0] for row in {*counts[0], *counts[1]} if counts[0][row] != counts[1][row]}
     drawn.check(
         dict.fromkeys(keys, "differs"),
@@ -177,8 +177,8 @@ def _check_shared(spark: SparkSession, cases: dict[str, Case], bits: int) -> Non
 def test_the_keys_that_differ_are_found_whatever_shares_their_bucket(
     spark: SparkSession, bits: int
 ) -> None:
-    found = enumerate(drawn.cases(PAIRS, 120))
-    _check_shared(spark, {f"{number}:": case for number, case in found}, bits)
+    numbered = enumerate(drawn.cases(PAIRS, 120))
+    _check_shared(spark, {f"{number}:": case for number, case in numbered}, bits)
 
 
 def test_a_key_whose_weight_misleads_is_found(spark: SparkSession) -> None:
@@ -203,8 +203,8 @@ def test_hardly_anything_that_is_alike_is_looked_at_twice(spark: SparkSession) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compare, "_BUCKET_BITS", 6)  # some 60 keys a bucket
         sides = Sides(rows, rows.where(~F.col("key").isin(*lost)), ["key"], {"n": LongType()})
-        found = sides.differing(sides.totals(), keep)
-    assert {row["key"] for row in found.windows.collect()} == lost
+        off = sides.differing(sides.totals(), keep)
+    assert {row["key"] for row in off.windows.collect()} == lost
     assert 9 <= held[0].count() < 40
 
 
@@ -213,13 +213,13 @@ LEFT = st.dictionaries(
 )
 
 
-def _told(*left: dict[int, int]) -> list[list[int]]:
+def _weights(*left: dict[int, int]) -> list[list[int]]:
     """The weights found for buckets in which keys of these weights left these sums."""
     sums = [
-        [sum(each * weight**power for weight, each in one.items()) for one in left]
+        [sum(remainder * weight**power for weight, remainder in one.items()) for one in left]
         for power in range(POWERS)
     ]
-    return [list(each) for each in weights([np.array(each) for each in sums], 6)]
+    return [list(candidates) for candidates in weights([np.array(row) for row in sums], 6)]
 
 
 @given(left=st.lists(LEFT, min_size=1, max_size=20))
@@ -227,11 +227,11 @@ def _told(*left: dict[int, int]) -> list[list[int]]:
 @example(left=[{1: 5, 2: -2, 3: 1}])
 @example(left=[{5: 2**23}, {1: 5, 2: -2}, {0: -1}])
 def test_one_or_two_weights_are_told_by_what_they_leave(left: list[dict[int, int]]) -> None:
-    for one, told in zip(left, _told(*left), strict=True):
+    for one, candidates in zip(left, _weights(*left), strict=True):
         if len(one) == 1:
-            assert told == list(one)
+            assert candidates == list(one)
         elif len(one) == 2:
-            assert set(one) <= set(told)
+            assert set(one) <= set(candidates)
         # More may look like two, which the comparison of their windows finds.
 
 
@@ -244,16 +244,18 @@ def test_two_weights_are_seldom_told_with_others() -> None:
         }
         for _ in range(1_000)
     ]
-    exact = [set(told) == set(one) for one, told in zip(left, _told(*left), strict=True)]
+    exact = [
+        set(candidates) == set(one) for one, candidates in zip(left, _weights(*left), strict=True)
+    ]
     assert sum(exact) > 990
 
 
 def test_no_weight_is_told_where_nothing_is_left_or_too_much() -> None:
     drawn = Random(7)
     many = [{weight: drawn.randrange(-(2**23), 2**23) for weight in range(40)} for _ in range(500)]
-    assert _told({}) == [[]]
+    assert _weights({}) == [[]]
     assert weights([np.array([0]), np.array([0]), np.array([3])], 6) == [[]]
-    assert sum(not told for told in _told(*many)) > 490
+    assert sum(not candidates for candidates in _weights(*many)) > 490
 
 
 DOUBLES = st.one_of(
@@ -270,10 +272,10 @@ def test_no_two_doubles_that_differ_are_alike(spark: SparkSession) -> None:
     ours = [value for value, _ in pairs]
     theirs = [_stepped(value, steps) for value, steps in pairs]
     batch, stream = (
-        spark.createDataFrame([(key, 0, 1, each) for key, each in enumerate(own)], schema)
+        spark.createDataFrame([(key, 0, 1, value) for key, value in enumerate(own)], schema)
         for own in (ours, theirs)
     )
-    found = {key for (key,) in _keys(Sides(batch, stream, ["key"], {"value": DoubleType()}))}
+    keys = {key for (key,) in _keys(Sides(batch, stream, ["key"], {"value": DoubleType()}))}
     different = {
         key
         for key, (one, other) in enumerate(zip(ours, theirs, strict=True))
@@ -281,8 +283,8 @@ def test_no_two_doubles_that_differ_are_alike(spark: SparkSession) -> None:
     }
     # Zeros are alike whatever their sign, but only the second comparison shows it.
     zeros = {key for key, one in enumerate(ours) if one == theirs[key] == 0.0}
-    assert different <= found, [pairs[key] for key in different - found]
-    assert found <= different | zeros, [pairs[key] for key in found - different - zeros]
+    assert different <= keys, [pairs[key] for key in different - keys]
+    assert keys <= different | zeros, [pairs[key] for key in keys - different - zeros]
 
 
 def _stepped(value: float, steps: int) -> float:

@@ -53,13 +53,16 @@ def test_names_of_aggregates_decide_nothing(
         events, SlidingWindow(size="5s"), engine="flink", api="sql", aggregates=aggregates
     )
     rows = [
-        {"user": each.key, "event_time": moment_of(each.end), **(each.values or {})}
-        for each in made.emissions
+        {"user": emission.key, "event_time": moment_of(emission.end), **(emission.values or {})}
+        for emission in made.emissions
     ]
     stream = write_rows(tmp_path / "stream.parquet", rows)
-    found = job.reconcile("w", spark, stream=str(stream), format="flink", api="sql")
-    told = [(each.explanation.causes, each.explanation.proved) for each in found.differences]
-    assert (found.matched, told) == (4, [(("engine_loss",), True)] * 2)
+    reconciled = job.reconcile("w", spark, stream=str(stream), format="flink", api="sql")
+    causes = [
+        (difference.explanation.causes, difference.explanation.proved)
+        for difference in reconciled.differences
+    ]
+    assert (reconciled.matched, causes) == (4, [(("engine_loss",), True)] * 2)
 
 
 def test_windows_that_begin_a_tick_later_are_of_the_streams_engine(
@@ -67,7 +70,7 @@ def test_windows_that_begin_a_tick_later_are_of_the_streams_engine(
 ) -> None:
     job = _job(tmp_path, "plain", "size: 5s, distinct: true", "n: count")
     job.run(spark)
-    start, end = (moment_of(each * SECOND) for each in (0, 5))
+    start, end = (moment_of(second * SECOND) for second in (0, 5))
     key = {"user": "a", "window_start": start, "window_end": end}
     row = {"partition": 0, "offset": 0, "key": key, "value": {"n": 1}}
     stream = write_rows(tmp_path / "stream.parquet", [row])

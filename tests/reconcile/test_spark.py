@@ -78,23 +78,25 @@ def test_every_difference_of_a_real_query_is_explained(
     job.stream(spark, to=tmp_path / "streamed", files_per_batch=1)
 
     for window in ("sessions", "minutes"):
-        found = reconcile(
+        reconciled = reconcile(
             job,
             window,
             spark,
             stream=str(tmp_path / "streamed" / window),
             checkpoint=str(tmp_path / "streamed" / "_checkpoints" / window),
         )
-        told = [(each.key, each.explanation) for each in found.differences]
-        assert found.unexplained == 0, told
-        assert found.possible == 0, told
-        assert sum(found.causes.values()) == len(found.differences)
+        explanations = [
+            (difference.key, difference.explanation) for difference in reconciled.differences
+        ]
+        assert reconciled.unexplained == 0, explanations
+        assert reconciled.possible == 0, explanations
+        assert sum(reconciled.causes.values()) == len(reconciled.differences)
         # The copies are in a window that also lost an event: the first of its causes counts.
-        assert set(found.causes) == {"late", "pending"}, told
-        causes = {cause for _, explanation in told for cause in explanation.causes}
-        assert causes == {"late", "pending", "redelivered"}, told
-        assert found.ok(["late", "pending", "redelivered"])
-        assert not found.ok(["late", "pending"])
+        assert set(reconciled.causes) == {"late", "pending"}, explanations
+        causes = {cause for _, explanation in explanations for cause in explanation.causes}
+        assert causes == {"late", "pending", "redelivered"}, explanations
+        assert reconciled.ok(["late", "pending", "redelivered"])
+        assert not reconciled.ok(["late", "pending"])
 
     # Without the checkpoint nothing of that is certain, and the command says so.
     options = ["--accept", "redelivered,pending,late", "--json", "--html", str(tmp_path / "p.html")]
@@ -124,7 +126,7 @@ def test_every_difference_of_the_samples_own_job_is_proved(
     done = job.stream(spark, to=samples / "streamed", files_per_batch=1, watermark_delay="2h")
     for window, rows in (("sessions", 406), ("hourly", 467), ("trailing", 6_346)):
         assert done[window].batches > 3
-        found = reconcile(
+        reconciled = reconcile(
             job,
             window,
             spark,
@@ -133,14 +135,18 @@ def test_every_difference_of_the_samples_own_job_is_proved(
             checkpoint=str(samples / "streamed" / "_checkpoints" / window),
             watermark_delay="2h",
         )
-        told = [each for each in found.differences if not each.explanation.proved]
-        assert (found.unexplained, found.possible, told) == (0, 0, [])
+        unproved = [
+            difference for difference in reconciled.differences if not difference.explanation.proved
+        ]
+        assert (reconciled.unexplained, reconciled.possible, unproved) == (0, 0, [])
         # Rows without a user are a group in Spark, but not events in the job.
-        assert {each.key for each in found.differences if not each.difference.batch} == {(None,)}
-        assert set(found.causes) == {"late", "redelivered", "pending", "missing_in_batch"}
-        assert sum(found.causes.values()) == len(found.differences)
-        assert found.batch == rows
-        differing = sum(len(each.difference.batch) for each in found.differences)
-        assert found.matched + differing == found.batch
-        written = sum(len(each.difference.stream) for each in found.differences)
-        assert found.matched + written == found.stream == done[window].rows
+        assert {
+            explained.key for explained in reconciled.differences if not explained.difference.batch
+        } == {(None,)}
+        assert set(reconciled.causes) == {"late", "redelivered", "pending", "missing_in_batch"}
+        assert sum(reconciled.causes.values()) == len(reconciled.differences)
+        assert reconciled.batch == rows
+        differing = sum(len(explained.difference.batch) for explained in reconciled.differences)
+        assert reconciled.matched + differing == reconciled.batch
+        written = sum(len(explained.difference.stream) for explained in reconciled.differences)
+        assert reconciled.matched + written == reconciled.stream == done[window].rows

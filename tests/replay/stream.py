@@ -22,7 +22,7 @@ def event(arrival: int, key: Any, time: float | None, **more: Any) -> Event:
 
 def arriving(*placed: Any, key: Any = "a", **more: Any) -> list[Event]:
     """Events of one key at these times, or of each (key, time), in order of arrival."""
-    pairs = [each if isinstance(each, tuple) else (key, each) for each in placed]
+    pairs = [place if isinstance(place, tuple) else (key, place) for place in placed]
     return [event(i, k, t, **more) for i, (k, t) in enumerate(pairs)]
 
 
@@ -32,12 +32,14 @@ def run(events: list[Event], window: Any, engine: str, **settings: Any) -> Repla
 
 def windows(found: Any) -> list[tuple[Any, float, float, Any]]:
     """Key, start and end in ms, number of events."""
-    return [(each.key, each.start / MS, each.end / MS, each.values["n"]) for each in found]
+    return [
+        (window.key, window.start / MS, window.end / MS, window.values["n"]) for window in found
+    ]
 
 
 def rows(found: Any, key: Any = "a") -> list[tuple[float, float, Any]]:
     """The windows of one key."""
-    return [each[1:] for each in windows(found) if each[0] == key]
+    return [window[1:] for window in windows(found) if window[0] == key]
 
 
 def sent(result: Replayed) -> list[tuple[Any, float, float, Any, str]]:

@@ -52,8 +52,8 @@ def test_fixed_windows(t: int, size: int, advance: int, offset: int, right: bool
 def test_storms_windows_end_at_multiples_of_the_slide() -> None:
     window = HoppingWindow(size="10ms", advance="20ms")
     windows = assigner(window, ENGINES["storm"].rules, tick=1_000)
-    found = {t: windows(t * 1_000) for t in (10, 11, 15, 20, 21, 45, -5, 0)}
-    assert {t: each for t, each in found.items() if each} == {
+    by_time = {t: windows(t * 1_000) for t in (10, 11, 15, 20, 21, 45, -5, 0)}
+    assert {t: bounds for t, bounds in by_time.items() if bounds} == {
         11: [(10_000, 20_000)],
         15: [(10_000, 20_000)],
         20: [(10_000, 20_000)],
@@ -166,7 +166,7 @@ def test_a_month_grows_by_weeks_from_its_first_day() -> None:
     window = CumulatingWindow(size="1 month", step="1 week")
     for day in (1, 7, 8, 29, 31):
         t = local(zone, dt.date(2024, 3, day))
-        ends = [local(zone, dt.date(2024, 3, each)) for each in (8, 15, 22, 29)]
+        ends = [local(zone, dt.date(2024, 3, end_day)) for end_day in (8, 15, 22, 29)]
         ends.append(local(zone, dt.date(2024, 4, 1)))
         start = local(zone, dt.date(2024, 3, 1))
         assert assigner(window, zone=zone)(t) == [(start, end) for end in ends if t < end]

@@ -26,12 +26,12 @@ streams = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 90)), max_si
 def stream_times(events: list[Event]) -> tuple[list[Event], int | None]:
     """Kafka's clock: the largest time before the event."""
     now = NEVER
-    found = []
-    for each in events:
-        assert each.time is not None
-        found.append(replace(each, clock=now))
-        now = max(now, each.time)
-    return found, now if events else None
+    clocked = []
+    for record in events:
+        assert record.time is not None
+        clocked.append(replace(record, clock=now))
+        now = max(now, record.time)
+    return clocked, now if events else None
 
 
 def watermarks(delay: int, start: int) -> Any:
@@ -39,12 +39,12 @@ def watermarks(delay: int, start: int) -> Any:
 
     def clocks(events: list[Event]) -> tuple[list[Event], int | None]:
         now = start
-        found = []
-        for each in events:
-            assert each.time is not None
-            found.append(replace(each, clock=now))
-            now = max(now, each.time - delay)
-        return found, now if events else None
+        clocked = []
+        for record in events:
+            assert record.time is not None
+            clocked.append(replace(record, clock=now))
+            now = max(now, record.time - delay)
+        return clocked, now if events else None
 
     return clocks
 
@@ -54,14 +54,14 @@ def batches(size: int, delay: int) -> Any:
 
     def clocks(events: list[Event]) -> tuple[list[Event], int | None]:
         after = [0]  # the watermark after each batch, starting with the one before any
-        found = []
+        clocked = []
         for first in range(0, len(events), size):
             batch = events[first : first + size]
             late = after[-2] if len(after) > 1 else 0
-            found += [replace(e, clock=late, batch=first // size) for e in batch]
+            clocked += [replace(e, clock=late, batch=first // size) for e in batch]
             after.append(max(after[-1], *(e.time - delay for e in batch if e.time is not None)))
         # The batch without data at the end evicts by the last batch's watermark, if that rose.
-        return found, after[-1] if events else None
+        return clocked, after[-1] if events else None
 
     return clocks
 
@@ -86,7 +86,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], Any]] = {
 }
 
 
-def told(results: list[Replayed]) -> tuple[Any, ...]:
+def outcome(results: list[Replayed]) -> tuple[Any, ...]:
     """Everything in the results, except when it was emitted."""
     kinds = ("final", "pending", "superseded", "begun_anew")
     windows = [
@@ -114,7 +114,7 @@ def test_together_and_apart_are_the_same(name: str, window: Any, stream: Any) ->
         for key in "abc"
         if (own := [e for e in with_clocks if e.key == key])
     ]
-    assert told(apart) == told([whole])
+    assert outcome(apart) == outcome([whole])
 
 
 @settings(max_examples=200)
@@ -130,7 +130,7 @@ def test_a_session_that_ended_just_a_gap_ago_is_hidden_by_the_same_instant(strea
         for key in "ab"
         if (own := [e for e in with_clocks if e.key == key])
     ]
-    assert told(apart) == told([whole])
+    assert outcome(apart) == outcome([whole])
 
 
 @settings(max_examples=60)
@@ -144,7 +144,7 @@ def test_look_back_windows_apart(stream: Any) -> None:
         for key in "abc"
         if (own := [e for e in with_clocks if e.key == key])
     ]
-    assert told(apart) == told([whole])
+    assert outcome(apart) == outcome([whole])
 
 
 def test_what_cannot_be_replayed_apart() -> None:

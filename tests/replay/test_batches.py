@@ -15,12 +15,12 @@ TEN = TumblingWindow(size="10ms")
 
 def batches(*times: list[float | tuple[str | None, float]]) -> list[Event]:
     """Batches of events of key a, or of (key, time) pairs."""
-    found: list[Event] = []
+    events: list[Event] = []
     for number, batch in enumerate(times):
-        for each in batch:
-            key, time = each if isinstance(each, tuple) else ("a", each)
-            found.append(event(len(found), key, time, batch=number))
-    return found
+        for place in batch:
+            key, time = place if isinstance(place, tuple) else ("a", place)
+            events.append(event(len(events), key, time, batch=number))
+    return events
 
 
 def test_lateness_by_the_watermark_of_two_batches_ago_eviction_by_the_last() -> None:

@@ -47,11 +47,11 @@ def test_every_event_is_accounted_for(engine: str, name: str, data: st.DataObjec
     times = TIMES if interface.null_time == "refuse" else TIMES | st.none()
     placed = data.draw(st.lists(st.tuples(st.sampled_from(keys), times), min_size=1, max_size=8))
     if interface.clock == "processing_time":
-        placed.sort(key=lambda each: each[1])  # the wall clock does not go back
+        placed.sort(key=lambda place: place[1])  # the wall clock does not go back
     events = [Event(key=key, time=t, arrival=i) for i, (key, t) in enumerate(placed)]
     refused: ReplayError | None = None
     try:
-        found = replay(
+        result = replay(
             events,
             WINDOWS[name],
             engine=engine,
@@ -71,11 +71,11 @@ def test_every_event_is_accounted_for(engine: str, name: str, data: st.DataObjec
             assert "sessions can't be emitted this way" in str(refused)
         return
     windows = [
-        *(found.final, found.pending, found.lost, found.refused, found.superseded),
+        *(result.final, result.pending, result.lost, result.refused, result.superseded),
     ]
-    inside = {arrival for some in windows for each in some for arrival in each.events or ()}
-    inside |= {arrival for each in found.emissions for arrival in each.events or ()}
-    dropped = {each.arrival for each in found.dropped}
+    inside = {arrival for some in windows for window in some for arrival in window.events or ()}
+    inside |= {arrival for emission in result.emissions for arrival in emission.events or ()}
+    dropped = {drop.arrival for drop in result.dropped}
     assert not inside & dropped
     assert inside | dropped == set(range(len(events)))
 

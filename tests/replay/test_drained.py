@@ -65,7 +65,7 @@ def test_what_the_end_completes_is_pending_otherwise(
 ) -> None:
     if engine == "samza":
         # Its time is the wall clock, which does not go back.
-        places = sorted(places, key=lambda each: each[1])
+        places = sorted(places, key=lambda place: place[1])
     events = [
         Event(key=key, time=second * SECOND, arrival=arrival)
         for arrival, (key, second) in enumerate(places)
@@ -78,7 +78,7 @@ def test_what_the_end_completes_is_pending_otherwise(
     drained, running = made(), made(drained=False)
     assert drained == made(drained=True)
     assert drained.pending == ()
-    completed = [each for each in drained.emissions if each.arrival is None]
+    completed = [emission for emission in drained.emissions if emission.arrival is None]
     assert list(running.emissions) == [e for e in drained.emissions if e.arrival is not None]
     assert running.dropped == drained.dropped
     pending = sorted((e.key, e.start, e.end, e.values["n"]) for e in running.pending)

@@ -77,8 +77,8 @@ def folded(held: list[reference.Event]) -> tuple[Any, ...]:
 
 
 def all_windows(result: Replayed) -> Counter[Any]:
-    found = [*result.final, *result.pending]
-    return Counter((w.key, w.start, w.end, *w.values.values()) for w in found)
+    windows = [*result.final, *result.pending]
+    return Counter((w.key, w.start, w.end, *w.values.values()) for w in windows)
 
 
 def referred(events: list[Event]) -> list[reference.Event]:
@@ -87,8 +87,8 @@ def referred(events: list[Event]) -> list[reference.Event]:
 
 def session_windows(events: list[Event], engine: str) -> Counter[Any]:
     inclusive, behind = SESSIONS[engine]
-    found = reference.sessions(referred(events), GAP, inclusive=inclusive)
-    return Counter((s[0].key, s[0].time, s[-1].time + behind, *folded(s)) for s in found)
+    sessions = reference.sessions(referred(events), GAP, inclusive=inclusive)
+    return Counter((s[0].key, s[0].time, s[-1].time + behind, *folded(s)) for s in sessions)
 
 
 @pytest.mark.parametrize("engine", SESSIONS)
@@ -151,13 +151,13 @@ def test_cumulating_windows(stream: Stream) -> None:
 @settings(max_examples=40)
 @given(stream=streams)
 def test_processing_time_in_order(stream: Stream) -> None:
-    events = events_of(sorted(stream, key=lambda each: each[1]))
+    events = events_of(sorted(stream, key=lambda row: row[1]))
     window = SessionWindow(gap="10ms")
     result = replay(events, window, engine="samza", aggregates=AGGREGATES)
     # A timer at the end of the gap runs before the event of that time.
-    found = reference.sessions(referred(events), GAP, inclusive=False)
+    sessions = reference.sessions(referred(events), GAP, inclusive=False)
     assert all_windows(result) == Counter(
-        (s[0].key, s[0].time, s[-1].time, *folded(s)) for s in found
+        (s[0].key, s[0].time, s[-1].time, *folded(s)) for s in sessions
     )
 
 
@@ -202,8 +202,8 @@ def test_sessions_with_late_events_are_those_of_the_others(engine: str, stream: 
     lost = {d.arrival for d in result.dropped}
     anew = {w.key for w in result.begun_anew}
     accepted = [e for e in events if e.arrival not in lost and e.key not in anew]
-    found = Counter({w: n for w, n in all_windows(result).items() if w[0] not in anew})
-    assert found == session_windows(accepted, engine)
+    windows = Counter({w: n for w, n in all_windows(result).items() if w[0] not in anew})
+    assert windows == session_windows(accepted, engine)
     if engine == "kafka-streams":
         assert not anew
 
@@ -239,10 +239,10 @@ def test_final_is_what_the_emissions_amount_to(stream: Stream, engine: str) -> N
         **LATE[engine],
     )
     table: dict[Any, Any] = {}
-    for each in result.emissions:
-        table.pop((each.key, each.start, each.end), None)
-        if each.values is not None:
-            table[each.key, each.start, each.end] = each.values
+    for emission in result.emissions:
+        table.pop((emission.key, emission.start, emission.end), None)
+        if emission.values is not None:
+            table[emission.key, emission.start, emission.end] = emission.values
     standing = [*result.final, *result.superseded]
     assert {(w.key, w.start, w.end): w.values for w in standing} == table
     assert [e for e in result.emissions if e.arrival is not None] == [

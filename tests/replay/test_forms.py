@@ -43,7 +43,7 @@ def test_of_nothing(name: str) -> None:
 
 @given(numbers)
 def test_values(values: list[int | None]) -> None:
-    some = [each for each in values if each is not None]
+    some = [number for number in values if number is not None]
     assert value("count", values) == len(some)
     assert value("sum", values) == (sum(some) if some else None)
     assert value("min", values) == min(some, default=None)
@@ -65,9 +65,9 @@ def test_values(values: list[int | None]) -> None:
 def test_merging_two_parts_is_the_whole(name: str, values: list[Any], cut: int) -> None:
     how = form(name)
     left, right = folded(name, values[:cut]), how.start()
-    for place, each in enumerate(values[cut:], len(values[:cut])):
-        if each is not None or how.sees_nulls:
-            right = how.add(right, each, (place, place))
+    for place, number in enumerate(values[cut:], len(values[:cut])):
+        if number is not None or how.sees_nulls:
+            right = how.add(right, number, (place, place))
     kept = how.finish(how.copy(left))
     copied = how.copy(left)
     assert how.finish(how.merge(copied, right)) == pytest.approx(value(name, values))
@@ -86,10 +86,10 @@ def test_types_are_kept() -> None:
 
 @given(st.permutations(["1E28", "-1E28", "0.01", "12345678901234567890123456.1234567890"]))
 def test_decimals_are_added_to_the_last_digit(order: list[str]) -> None:
-    values = [Decimal(each) for each in order]
+    values = [Decimal(text) for text in order]
     total = "12345678901234567890123456.133456789"
     assert value("sum", values) == Decimal(total)
-    left, right = (folded("sum", each) for each in (values[:2], values[2:]))
+    left, right = (folded("sum", part) for part in (values[:2], values[2:]))
     assert FORMS["sum"].merge(left, right) == Decimal(total)
     assert value("mean", values) == Decimal("3086419725308641972530864.03336419725")
 
@@ -120,12 +120,12 @@ def test_nan_is_the_largest_and_one_value() -> None:
 def test_first_and_last_are_by_time_then_arrival() -> None:
     form = FORMS["first"]
     state = form.start()
-    for place, each in [((5, 0), "b"), ((3, 2), None), ((3, 1), "a"), ((9, 3), "z")]:
-        state = form.add(state, each, place)
+    for place, letter in [((5, 0), "b"), ((3, 2), None), ((3, 1), "a"), ((9, 3), "z")]:
+        state = form.add(state, letter, place)
     assert form.finish(state) == "a"
     state = FORMS["last"].start()
-    for place, each in [((5, 1), "b"), ((5, 2), None), ((3, 3), "a")]:
-        state = FORMS["last"].add(state, each, place)
+    for place, letter in [((5, 1), "b"), ((5, 2), None), ((3, 3), "a")]:
+        state = FORMS["last"].add(state, letter, place)
     assert FORMS["last"].finish(state) is None
 
 
@@ -136,26 +136,26 @@ def test_first_and_last_in_one_place_are_by_value(values: list[float | None]) ->
 
     for name, pick in (("first", min), ("last", max)):
         state = FORMS[name].start()
-        for each in values:
-            state = FORMS[name].add(state, each, (7, 7))
+        for number in values:
+            state = FORMS[name].add(state, number, (7, 7))
         assert rank(FORMS[name].finish(state)) == rank(pick(values, key=rank))
 
 
 def reached(steps: int, events: list[list[bool]]) -> int:
     """How many of the steps, from the first one, are found among the events in their order."""
-    found = 0
+    count = 0
     rest = iter(events)
-    while found < steps and any(each[found] for each in rest):
-        found += 1
-    return found
+    while count < steps and any(event[count] for event in rest):
+        count += 1
+    return count
 
 
 @given(st.lists(st.lists(st.booleans(), min_size=3, max_size=3), max_size=8), st.integers(0, 8))
 def test_a_funnel_is_reached_step_by_step(events: list[list[bool]], cut: int) -> None:
     assert value("funnel", events) == reached(3, events)
     how, right = form("funnel"), form("funnel").start()
-    for place, each in enumerate(events[cut:], len(events[:cut])):
-        right = how.add(right, each, (place, place))
+    for place, event in enumerate(events[cut:], len(events[:cut])):
+        right = how.add(right, event, (place, place))
     # Merging works in either order: a place says where an event belongs.
     assert how.finish(how.merge(right, folded("funnel", events[:cut]))) == reached(3, events)
 

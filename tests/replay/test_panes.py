@@ -55,7 +55,7 @@ class TestSessionsLateAfterMerging:
     def test_a_late_event_fires_its_windows_latest_first(self) -> None:
         hops = HoppingWindow(size="10ms", advance="5ms")
         result = run(arriving(6, 40, 7), hops, "flink", allowed_lateness="1s")
-        assert [each[:3] for each in sent(result)[:4]] == [
+        assert [pane[:3] for pane in sent(result)[:4]] == [
             (1, 0, 10),
             (1, 5, 15),
             (2, 5, 15),
@@ -169,26 +169,29 @@ class TestSessionsLateBeforeMerging:
         # Late panes do not come within a bundle either.
         settings: dict[str, Any] = {"allowed_lateness": "90ms", "accumulation": "accumulating"}
         late_ones = [event(0, "a", 0, watermark=20), *(event(i, "a", 0) for i in range(1, 4))]
-        bundles = [replace(each, batch=min(each.arrival, 1)) for each in late_ones]
+        bundles = [replace(record, batch=min(record.arrival, 1)) for record in late_ones]
         assert [n for *_, n, _ in sent(run(bundles, GAP, "beam", **settings))] == [1, 4]
         assert [n for *_, n, _ in sent(run(late_ones, GAP, "beam", **settings))] == [1, 2, 3, 4]
 
     def test_a_session_that_begins_late_in_a_bundle_waits_for_its_late_trigger(self) -> None:
         settings: dict[str, Any] = {"allowed_lateness": "90ms", "late": 9, "early": 9}
         marked = [event(0, "b", 50, watermark=30), *(event(i, "a", 2 * i) for i in range(1, 5))]
-        bundles = [replace(each, batch=min(each.arrival, 1)) for each in marked]
-        found = run(bundles, GAP, "beam", **settings)
-        assert [e for e in sent(found) if e[1] == 2] == [(None, 2, 18, 4, "late")]
-        assert not found.superseded
+        bundles = [replace(record, batch=min(record.arrival, 1)) for record in marked]
+        result = run(bundles, GAP, "beam", **settings)
+        assert [e for e in sent(result) if e[1] == 2] == [(None, 2, 18, 4, "late")]
+        assert not result.superseded
         fewer = run(bundles, GAP, "beam", **{**settings, "late": 4})
         assert [e for e in sent(fewer) if e[1] == 2] == [(4, 2, 18, 4, "late")]
         # A complete session that grows and is open again counts only what its bundle brought.
         settings = {"allowed_lateness": "90ms", "early": 2}
         grown = [event(0, "a", 5, watermark=15), event(1, "a", 8), event(2, "a", 16)]
-        found = run(
-            [replace(each, batch=min(each.arrival, 1)) for each in grown], GAP, "beam", **settings
+        result = run(
+            [replace(record, batch=min(record.arrival, 1)) for record in grown],
+            GAP,
+            "beam",
+            **settings,
         )
-        assert sent(found)[1] == (2, 5, 26, 2, "early")
+        assert sent(result)[1] == (2, 5, 26, 2, "early")
 
     @given(
         st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 60)), min_size=1, max_size=15),
@@ -332,7 +335,7 @@ class TestWatermarks:
         assert rows(again.final)[:2] == [(0, 10, 3), (10, 20, 1)]
         once: dict[str, Any] = {"early": AfterCount(2), "restarts": [3], **lateness}
         early = sent(run(arriving(1, 2, 15, 3, 4, 40), TEN, "flink", **once))
-        assert [each[0] for each in early if each[4] == "early"] == [1]
+        assert [pane[0] for pane in early if pane[4] == "early"] == [1]
         # A window that got no event since is not completed again.
         assert len(sent(run(events, TEN, "flink", restarts=[4], **lateness))) == len(whole)
 

@@ -48,7 +48,7 @@ ZERO = arriving(1)
     ids=str,
 )
 def test_settings_that_an_engine_has_not(engine: str, window: Any, settings: Any) -> None:
-    name = next(each for each in settings if each != "api")
+    name = next(setting for setting in settings if setting != "api")
     with pytest.raises(ReplayError, match=rf"^{name}: .*{engine}"):
         run(ZERO, window, engine, **settings)
 
@@ -164,8 +164,8 @@ def test_settings_that_would_do_nothing(engine: str, settings: Any, says: str) -
 
 def test_a_store_on_disk_has_segments() -> None:
     for settings in ({"segments": 3}, {"segment_interval": "2m"}):
-        found = run(ZERO, GAP, "kafka-streams", store="disk", **settings)
-        assert rows(found.final) == rows(run(ZERO, GAP, "kafka-streams", **settings).final)
+        result = run(ZERO, GAP, "kafka-streams", store="disk", **settings)
+        assert rows(result.final) == rows(run(ZERO, GAP, "kafka-streams", **settings).final)
 
 
 def test_events_that_can_not_be() -> None:

@@ -274,7 +274,7 @@ class TestCaching:
             (5, "b", 200),
         ]
         # Commits by the times at which events say they were processed: all within one interval.
-        together = [replace(each, wall_clock=7 * MS) for each in events]
+        together = [replace(record, wall_clock=7 * MS) for record in events]
         result = run(together, GAP, KAFKA, caching=True, commits="30ms", grace="1s")
         assert {e.arrival for e in result.emissions} == {5}
 
@@ -295,7 +295,7 @@ class TestCacheAfterRestart:
         settings: dict[str, Any] = {"caching": True, "commits": 100, "restarts": [2]}
         events = arriving(66, 57, 67, 60, 70)
         result = run(events, SessionWindow(gap="4ms"), KAFKA, grace="5ms", **settings)
-        assert [each[:4] for each in sent(result)] == [
+        assert [emission[:4] for emission in sent(result)] == [
             (1, 66, 66, 1),
             (1, 57, 57, 1),
             (4, 66, 66, None),
@@ -318,10 +318,10 @@ class TestEmissionAtIntervals:
         ]
         result = run(events, GAP, KAFKA, emit_interval="20ms", **settings)
         assert [(e.arrival, e.key) for e in result.emissions] == [(3, "a"), (3, "b"), (3, "c")]
-        slow = [replace(each, wall_clock=each.arrival * MS) for each in events]
+        slow = [replace(record, wall_clock=record.arrival * MS) for record in events]
         result = run(slow, GAP, KAFKA, emit_interval="20ms", **settings)
         assert result.emissions == ()
-        assert {each.key for each in result.pending} == set("abcde")
+        assert {window.key for window in result.pending} == set("abcde")
         # After a restart, it looks at the first event.
         again = run(slow, GAP, KAFKA, emit_interval="20ms", restarts=[3], **settings)
         assert [(e.arrival, e.key) for e in again.emissions] == [(3, "a"), (3, "b"), (3, "c")]

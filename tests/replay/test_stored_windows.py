@@ -211,7 +211,7 @@ class TestSliding:
 
         def found(emit: str, store: str) -> list[tuple[float, float, Any]]:
             result = run(events, window, KAFKA, emit=emit, store=store, grace="2ms")
-            return [each for each in rows(result.final) if each[:2] == (994, 998)]
+            return [row for row in rows(result.final) if row[:2] == (994, 998)]
 
         # [994, 998] holds 994 if [990, 994] is found when 998 comes. [990, 994] starts 10 ms, which
         # is the retention, before the latest window.

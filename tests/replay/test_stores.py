@@ -102,19 +102,19 @@ class Sessions(RuleBasedStateMachine):
             for (k, start, end), value in self.naive.visible().items()
             if k == key and end >= earliest and start <= latest
         )
-        found = self.store.find_sessions_to_merge(key, earliest, latest)
-        assert [(s.end, s.start, s.value) for s in found] == expected
+        sessions = self.store.find_sessions_to_merge(key, earliest, latest)
+        assert [(s.end, s.start, s.value) for s in sessions] == expected
 
     @invariant()
     def holds_the_same(self) -> None:
-        found = {(s.key, s.start, s.end): s.value for s in self.store.all()}
-        assert found == self.naive.visible()
+        sessions = {(s.key, s.start, s.end): s.value for s in self.store.all()}
+        assert sessions == self.naive.visible()
         for key in ("a", "b", 3):
             own = list(self.store.fetch(key))
-            assert {s.value for s in own} == {v for e, v in found.items() if e[0] == key}
+            assert {s.value for s in own} == {v for e, v in sessions.items() if e[0] == key}
         for entry in self.naive.entries:
             assert self.store.holds(*entry)
-            assert self.store.shows(*entry) == (entry in found)
+            assert self.store.shows(*entry) == (entry in sessions)
         assert len(self.gone) == self.expected_gone
 
 
@@ -147,15 +147,15 @@ class Windows(RuleBasedStateMachine):
             for (k, start), value in self.naive.visible().items()
             if k == key and low <= start <= high
         )
-        found = self.store.fetch_range(key, low, high, latest_first=latest_first)
-        assert list(found) == (expected[::-1] if latest_first else expected)
+        windows = self.store.fetch_range(key, low, high, latest_first=latest_first)
+        assert list(windows) == (expected[::-1] if latest_first else expected)
 
     @rule(low=times, high=times)
     def fetch_all(self, low: int, high: int) -> None:
-        found = list(self.store.fetch_all(low, high))
+        windows = list(self.store.fetch_all(low, high))
         expected = {(*e, v) for e, v in self.naive.visible().items() if low <= e[1] <= high}
-        assert set(found) == expected
-        assert [start for _, start, _ in found] == sorted(start for _, start, _ in expected)
+        assert set(windows) == expected
+        assert [start for _, start, _ in windows] == sorted(start for _, start, _ in expected)
         hidden_too = {(*e, v) for e, (_, v) in self.naive.entries.items() if low <= e[1] <= high}
         assert set(self.store.starting(low, high)) == hidden_too
 

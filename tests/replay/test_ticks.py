@@ -56,53 +56,59 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def arrivals(stream: Any, *, in_time: bool) -> list[Event]:
-    wall, found = 0, []
+    wall, events = 0, []
     for i, (key, time, step) in enumerate(stream):
         wall += step
         own = wall if in_time else time
-        found.append(event(i, key, own, wall_clock=wall * MS))
-    return found
+        events.append(event(i, key, own, wall_clock=wall * MS))
+    return events
 
 
 def levels(events: list[Event], apart: Apart) -> list[int]:
     """The operator's clock after each event."""
     behind = apart.settings.watermark_delay + apart.streaming.lag_ticks * apart.engine.tick_us
     every = apart.settings.timer_interval or 1
-    now, found = NEVER, []
-    for each in events:
-        assert each.time is not None
-        now = max(now, (each.time - behind) // every * every)
-        found.append(now)
-    return found
+    now, clocks = NEVER, []
+    for record in events:
+        assert record.time is not None
+        now = max(now, (record.time - behind) // every * every)
+        clocks.append(now)
+    return clocks
 
 
 def own_stream(events: list[Event], key: str, apart: Apart) -> list[Event]:
     """A key's events with the clock before each, and others' where it reaches what is due."""
     after = levels(events, apart)
-    found: list[tuple[int, bool, Event]] = []
+    placed: list[tuple[int, bool, Event]] = []
     dues, delays = apart.dues(), apart.delays()
-    for i, each in enumerate(events):
-        if each.key != key:
+    for i, record in enumerate(events):
+        if record.key != key:
             continue
-        assert each.time is not None
-        assert each.wall_clock is not None
+        assert record.time is not None
+        assert record.wall_clock is not None
         before = after[i - 1] if i else NEVER
-        found.append((i, False, replace(each, clock=before) if apart.clocked else each))
-        reached = [[j for j, level in enumerate(after) if level >= due] for due in dues(each.time)]
+        placed.append((i, False, replace(record, clock=before) if apart.clocked else record))
+        reached = [
+            [j for j, level in enumerate(after) if level >= due] for due in dues(record.time)
+        ]
         reached += [
-            [j for j, other in enumerate(events) if (other.wall_clock or 0) >= each.wall_clock + d]
+            [
+                j
+                for j, other in enumerate(events)
+                if (other.wall_clock or 0) >= record.wall_clock + d
+            ]
             for d in delays
         ]
         for places in reached:
             if places:
                 at = places[0]
                 passing = replace(events[at], key=key, time=None, clock=after[at], passes=True)
-                found.append((at, True, passing))
-    return [each for *_, each in sorted(found, key=lambda row: row[:2])]
+                placed.append((at, True, passing))
+    return [record for *_, record in sorted(placed, key=lambda row: row[:2])]
 
 
-def told(result: Replayed, key: str) -> list[Any]:
-    return [each for each in result.emissions if each.key == key]
+def emissions_of(result: Replayed, key: str) -> list[Any]:
+    return [emission for emission in result.emissions if emission.key == key]
 
 
 @pytest.mark.parametrize("window", [GAP, HOPS], ids=str)
@@ -118,7 +124,9 @@ def test_together_and_apart_send_the_same_at_the_same_arrivals(
     apart = Apart.of(window, engine_named(engine), "UTC", given_settings)
     for key in "abc":
         own = own_stream(events, key, apart)
-        assert told(run(own, window, engine, **given_settings), key) == told(whole, key)
+        assert emissions_of(run(own, window, engine, **given_settings), key) == emissions_of(
+            whole, key
+        )
 
 
 def test_several_keys_at_once_are_no_different() -> None:
@@ -126,10 +134,10 @@ def test_several_keys_at_once_are_no_different() -> None:
     events = arrivals([("a", 1, 1), ("b", 30, 9), ("c", 4, 3), ("a", 60, 9)], in_time=False)
     whole = run(events, GAP, engine, **given_settings)
     apart = Apart.of(GAP, engine_named(engine), "UTC", given_settings)
-    both = [each for key in "ab" for each in own_stream(events, key, apart)]
+    both = [record for key in "ab" for record in own_stream(events, key, apart)]
     result = run(both, GAP, engine, **given_settings)
     for key in "ab":
-        assert told(result, key) == told(whole, key)
+        assert emissions_of(result, key) == emissions_of(whole, key)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ leaves = (
     | delays.map(AfterEventTime)
 )
 single = leaves | st.lists(leaves, min_size=1, max_size=3).flatmap(
-    lambda found: st.sampled_from([AfterAny(*found), AfterAll(*found)])
+    lambda parts: st.sampled_from([AfterAny(*parts), AfterAll(*parts)])
 )
 triggers = single | single.map(Repeatedly)
 modes = st.sampled_from(["accumulating", "discarding", "retracting"])
@@ -55,18 +55,18 @@ def streams(draw: st.DrawFn) -> list[Any]:
             st.tuples(st.sampled_from("aab"), st.integers(0, 60), st.integers(0, 8)), max_size=25
         )
     )
-    wall, found = 0, []
+    wall, events = 0, []
     for i, (key, time, step) in enumerate(drawn):
         wall += step
-        found.append(at(i, key, time, wall))
-    return found
+        events.append(at(i, key, time, wall))
+    return events
 
 
 def by_window(rows: list[Sent]) -> dict[Any, list[Any]]:
-    found: dict[Any, list[Any]] = defaultdict(list)
+    panes: dict[Any, list[Any]] = defaultdict(list)
     for arrival, key, start, end, op, count in rows:
-        found[key, start, end].append((arrival, op, count))
-    return dict(found)
+        panes[key, start, end].append((arrival, op, count))
+    return dict(panes)
 
 
 @pytest.mark.parametrize("window", [GAP, TEN, HOPS], ids=str)
@@ -82,7 +82,7 @@ def by_window(rows: list[Sent]) -> dict[Any, list[Any]]:
 def test_as_the_reference(
     window: Any, stream: Any, early: Any, late: Any, mode: str, delay: int, lateness: int
 ) -> None:
-    found = run(
+    result = run(
         stream,
         window,
         "beam",
@@ -92,12 +92,12 @@ def test_as_the_reference(
         watermark_delay=f"{delay}ms",
         allowed_lateness=f"{lateness}ms",
     )
-    told = [
+    rows = [
         (e.arrival, e.key, e.start // MS, e.end // MS, e.op, e.values and e.values["n"])
-        for e in found.emissions
+        for e in result.emissions
     ]
     reference = Beam(window, delay=delay, lateness=lateness, early=early, late=late, mode=mode)
-    assert by_window(told) == by_window(reference.run(stream))
+    assert by_window(rows) == by_window(reference.run(stream))
 
 
 class TestByHand:
@@ -185,15 +185,15 @@ class TestByHand:
         apart = run(events, window, "beam", **settings)
         assert sent(apart)[0] == (1, 100, 102, 1, "late")
         # Merged in its first bundle, it counts as fired on time.
-        bundled = [replace(each, batch=min(each.arrival, 1)) for each in events]
+        bundled = [replace(record, batch=min(record.arrival, 1)) for record in events]
         together = run(bundled, window, "beam", **settings)
         assert (None, 100, 103, 2, "late") in sent(together)
-        assert not [each for each in sent(together) if each[1] == 100 and each[0] is not None]
+        assert not [pane for pane in sent(together) if pane[1] == 100 and pane[0] is not None]
 
     def test_a_session_that_is_complete_no_more_has_waited_since_the_first_of_both(self) -> None:
         walls = (102, 104, 106, 110)
         events = arriving(103, 105, 104, 112)
-        timed = [replace(each, wall_clock=walls[each.arrival] * MS) for each in events]
+        timed = [replace(record, wall_clock=walls[record.arrival] * MS) for record in events]
         result = run(
             timed,
             SessionWindow(gap="2ms"),
@@ -203,14 +203,14 @@ class TestByHand:
             late=4,
             accumulation="discarding",
         )
-        panes = [each for each in sent(result) if each[1:3] == (103, 107)]
+        panes = [pane for pane in sent(result) if pane[1:3] == (103, 107)]
         assert panes == [(3, 103, 107, 2, "early"), (3, 103, 107, 0, "on_time")]
 
     def test_a_silence_that_timers_have_seen_begins_anew(self) -> None:
         early = Repeatedly(AfterAll(AfterSilence("5ms"), AfterCount(3)))
         window = TumblingWindow(size="100ms")
-        found = run(arriving(0, 6, 7, 8, 9, 10, 30), window, "samza", early=early)
-        assert [a for a, *_, op in sent(found) if op == "early"] == [6]
+        result = run(arriving(0, 6, 7, 8, 9, 10, 30), window, "samza", early=early)
+        assert [a for a, *_, op in sent(result) if op == "early"] == [6]
 
     def test_retractions(self) -> None:
         result = run(arriving(0, 5, 12, 30), GAP, "beam", early=1, accumulation="retracting")

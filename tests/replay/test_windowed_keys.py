@@ -57,7 +57,7 @@ def test_the_layouts(form: Form) -> None:
             decode_windowed_key(bytes.fromhex(KNOWN[form])[:cut], form)
 
 
-@pytest.mark.parametrize("recording", BROKER, ids=lambda each: each.name)
+@pytest.mark.parametrize("recording", BROKER, ids=lambda recording: recording.name)
 def test_what_the_broker_wrote(recording) -> None:
     sessions = isinstance(recording.window, SessionWindow)
     forms: dict[str, Form] = {

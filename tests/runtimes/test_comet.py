@@ -18,13 +18,13 @@ pytestmark = pytest.mark.skipif(
 
 def test_comet_runs_the_plan(spark: SparkSession) -> None:
     events = spark.sql("SELECT 'a' user, timestamp_seconds(id * 60) at FROM range(100)")
-    found = aggregate(
+    sessions = aggregate(
         events,
         SessionWindow(gap="30m"),
         key="user",
         time="at",
         aggregates={"events": agg.count()},
     )
-    assert [row.events for row in found.collect()] == [100]
-    plan = explained(found)
+    assert [row.events for row in sessions.collect()] == [100]
+    plan = explained(sessions)
     assert "CometExchange" in plan or "CometColumnarExchange" in plan

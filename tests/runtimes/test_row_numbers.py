@@ -31,8 +31,8 @@ def test_rows_are_numbered_over_row_groups_and_batches(tmp_path: Path) -> None:
         pq.write_table(table.slice(0, 0), empty, use_deprecated_int96_timestamps=old)
         files = [str(inside / name), str(empty)]
         copies = Path(numbered_copies(files, str(tmp_path), "number"))
-        found = pq.ParquetFile(copies / "date=2026-01-01" / "é b" / name).read()
-        assert found["number"].to_pylist() == list(range(70_000))
-        assert found.drop_columns(["number"]).to_pylist() == table.to_pylist()
+        copy = pq.ParquetFile(copies / "date=2026-01-01" / "é b" / name).read()
+        assert copy["number"].to_pylist() == list(range(70_000))
+        assert copy.drop_columns(["number"]).to_pylist() == table.to_pylist()
         none = pq.ParquetFile(copies / empty.name).read()
         assert (none.num_rows, none.column_names) == (0, ["n", "window", "number"])

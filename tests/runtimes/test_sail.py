@@ -96,7 +96,7 @@ def command(folder: Path, *arguments: str, java: bool = True) -> str:
 
 
 def published(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    found = {}
+    tables = {}
     for name in WINDOWS:
         if (folder / "lake").is_dir():
             table = lake(folder / "lake").catalog.load_table(f"web.{name}").scan().to_arrow()
@@ -107,8 +107,8 @@ def published(folder: Path) -> dict[str, list[dict[str, Any]]]:
             # Doubles are added up in no fixed order.
             row.update({k: round(v, 6) for k, v in row.items() if isinstance(v, float)})
             row.update({k: sorted(v) for k, v in row.items() if isinstance(v, list)})
-        found[name] = sorted(values, key=repr)
-    return found
+        tables[name] = sorted(values, key=repr)
+    return tables
 
 
 @on_sail
@@ -204,7 +204,7 @@ tables: {path: out}
 def test_timestamps_as_spark_writes_them_are_instants(spark: SparkSession, tmp_path: Path) -> None:
     """So are the older ones (INT96), whatever the job's zone is; also in a stream's struct."""
     times = [dt.datetime(year, 6, 1, 12) for year in (1600, 2026, 2500)]
-    lists = pa.array([[{"at": each}] for each in times])
+    lists = pa.array([[{"at": time}] for time in times])
     (tmp_path / "events").mkdir()
     pq.write_table(
         pa.table({"user": ["a", "b", "c"], "at": times, "lists": lists, "on": [1, 2, 3]}),
@@ -221,12 +221,12 @@ tables: {path: out}
     )
     job = Job.load(tmp_path / "job.yaml")
     job.run(spark)
-    found = job.table("daily", spark).orderBy("user").collect()
-    instants = [each.replace(tzinfo=dt.timezone.utc).timestamp() for each in times]
-    assert [round(row["at"].timestamp()) for row in found] == instants
+    daily = job.table("daily", spark).orderBy("user").collect()
+    instants = [time.replace(tzinfo=dt.timezone.utc).timestamp() for time in times]
+    assert [round(row["at"].timestamp()) for row in daily] == instants
     midnight = [at - at % 86_400 for at in instants]
-    assert [round(row.window_start.timestamp()) for row in found] == midnight
-    days = [each.replace(hour=0) for each in times]
+    assert [round(row.window_start.timestamp()) for row in daily] == midnight
+    days = [time.replace(hour=0) for time in times]
     windows = [{"start": day, "end": day + dt.timedelta(days=1)} for day in days]
     pq.write_table(
         pa.table({"user": ["a", "b", "c"], "window": windows, "n": [1, 1, 2], "at": times}),
@@ -235,7 +235,10 @@ tables: {path: out}
     )
     stream = str(tmp_path / "stream.parquet")
     compared = job.reconcile("daily", spark, stream=stream, format="table")
-    assert (compared.matched, [each.key for each in compared.differences]) == (2, [("c",)])
+    assert (compared.matched, [difference.key for difference in compared.differences]) == (
+        2,
+        [("c",)],
+    )
 
 
 @on_sail
@@ -256,7 +259,7 @@ tables: {{path: out}}
     job = Job.load(tmp_path / "job.yaml")
     job.run(spark)
     rows = job.table("daily", spark).select(*columns)
-    assert [each.dataType.simpleString() for each in rows.schema] == [
+    assert [field.dataType.simpleString() for field in rows.schema] == [
         *("smallint", "int", "bigint", "decimal(20,0)")
     ]
     assert [*rows.collect()[0]] == [*largest.values()]
@@ -296,9 +299,9 @@ def test_types_of_arrow_that_are_not_read(
     ],
 )
 def test_errors_in_expressions(spark: SparkSession, expression: str, told: str) -> None:
-    found = spark.range(1).withColumn("text", F.lit("abc"))
+    frame = spark.range(1).withColumn("text", F.lit("abc"))
     with pytest.raises(ColumnError, match=told), spark_errors():
-        found.selectExpr(expression).collect()
+        frame.selectExpr(expression).collect()
 
 
 @on_sail
@@ -320,9 +323,9 @@ def test_rows_of_a_file_are_in_its_order(spark: SparkSession, tmp_path: Path) ->
         engine=engine("plain"),
         zone="UTC",
     )
-    found = {row[0]: row for row in decoded.frame.select("_key0", "n", "_written").collect()}
-    assert {key: row.n for key, row in found.items()} == {f"u{n}": 89_500 + n for n in range(500)}
-    assert found["u0"]["_written"] == str(tmp_path / "part-2.parquet")
+    by_key = {row[0]: row for row in decoded.frame.select("_key0", "n", "_written").collect()}
+    assert {key: row.n for key, row in by_key.items()} == {f"u{n}": 89_500 + n for n in range(500)}
+    assert by_key["u0"]["_written"] == str(tmp_path / "part-2.parquet")
 
 
 def test_what_folders_say_has_sparks_types() -> None:
@@ -337,8 +340,8 @@ def test_what_folders_say_has_sparks_types() -> None:
         ("2026-01-01 00:00:00",): None,
     }
     for given, wanted in cases.items():
-        found = inferred(given)
-        assert (None if found is None else found.simpleString()) == wanted, given
+        data_type = inferred(given)
+        assert (None if data_type is None else data_type.simpleString()) == wanted, given
 
 
 @on_sail
@@ -376,7 +379,7 @@ def test_the_session_that_is_there_is_used_again(spark: SparkSession, samples: P
     assert session() is session(runtime="sail") is spark
     job = Job.load(samples / "job.yaml")
     job.run()
-    assert all(found.success for found in job.validate())
+    assert all(outcome.success for outcome in job.validate())
 
 
 def test_a_server_has_a_runtime_of_its_own() -> None:
@@ -404,12 +407,12 @@ def test_a_sum_that_overflows_is_an_error(spark: SparkSession) -> None:
             "key string, at bigint, value bigint",
         )
         kinds = {"total": aggregates.sum("value")}
-        found = aggregate(events, SessionWindow(gap="1s"), aggregates=kinds, **COMMON)
+        sessions = aggregate(events, SessionWindow(gap="1s"), aggregates=kinds, **COMMON)
         if fits:
-            assert {row.key: row.total for row in found.collect()} == {"a": most, "b": most}
+            assert {row.key: row.total for row in sessions.collect()} == {"a": most, "b": most}
         else:
             with pytest.raises(PySparkException, match=r"[Cc]ast"):
-                found.collect()
+                sessions.collect()
 
 
 @on_sail
@@ -417,12 +420,12 @@ def test_of_copies_that_differ_the_same_one_counts_as_on_spark(spark: SparkSessi
     values = [(None, 3), (3, None), (float("nan"), 1.0), (1.0, float("nan"))]
     events = from_rows(
         spark,
-        [(f"{n}", 0, "x", each) for n, pair in enumerate(values) for each in pair],
+        [(f"{n}", 0, "x", value) for n, pair in enumerate(values) for value in pair],
         "key string, at bigint, id string, value double",
     )
     kinds = {"total": aggregates.sum("value")}
-    found = aggregate(events, SessionWindow(gap="1s"), aggregates=kinds, id="id", **COMMON)
-    totals = {row.key: row.total for row in found.collect()}
+    sessions = aggregate(events, SessionWindow(gap="1s"), aggregates=kinds, id="id", **COMMON)
+    totals = {row.key: row.total for row in sessions.collect()}
     assert totals == {"0": None, "1": None, "2": 1.0, "3": 1.0}
 
 
@@ -432,9 +435,9 @@ def test_rows_are_kept_without_their_plan(spark: SparkSession) -> None:
     events = spark.range(2_000).selectExpr("string(id % 7) AS key", "id * 37 % 5000 AS at")
     in_order = events.repartition("key").sortWithinPartitions("key", "at")
     for frame, release in ((computed_once(in_order), lambda: None), kept(in_order)):
-        found = aggregate(frame, SessionWindow(gap="3us"), aggregates=COUNTED, **COMMON)
+        sessions = aggregate(frame, SessionWindow(gap="3us"), aggregates=COUNTED, **COMMON)
         expected = aggregate(events, SessionWindow(gap="3us"), aggregates=COUNTED, **COMMON)
-        assert sorted(rows(found)) == sorted(rows(expected))
+        assert sorted(rows(sessions)) == sorted(rows(expected))
         release()
 
 
@@ -581,8 +584,8 @@ def test_tables_with_deletions_beside_their_files_are_refused(
 def test_names_that_are_patterns_are_refused(
     spark: SparkSession, tmp_path: Path, name: str, first: str
 ) -> None:
-    for each in ("a", "b", first, name):
-        pq.write_table(pa.table({"k": [each]}), tmp_path / f"{each}.parquet")
+    for stem in ("a", "b", first, name):
+        pq.write_table(pa.table({"k": [stem]}), tmp_path / f"{stem}.parquet")
     with pytest.raises(SetupError, match="files with such names are read on Spark only"):
         open_source(spark, SourceOptions(path=str(tmp_path), format="parquet"))
 
@@ -603,8 +606,8 @@ def test_the_first_of_copies_without_an_arrival(spark: SparkSession, tmp_path: P
     job = Job.load(tmp_path / "job.yaml")
     job.run(spark)
     for name in ("hourly", "visits"):
-        found = job.table(name, spark).select("n", "last").collect()
-        assert [tuple(row) for row in found] == [(3, "y")]
+        windows = job.table(name, spark).select("n", "last").collect()
+        assert [tuple(row) for row in windows] == [(3, "y")]
 
 
 @on_sail
@@ -647,7 +650,7 @@ def decoded_of(
 ) -> Decoded:
     """Rows of Beam, or of a table if `how` is None."""
     window = {"user": ["a"], "window_start": [0], "window_end": [60_000], "pane_index": [0]}
-    rows = {**{name: each * len(columns["x"]) for name, each in window.items()}, **columns}
+    rows = {**{name: values * len(columns["x"]) for name, values in window.items()}, **columns}
     pq.write_table(pa.table(rows), path)
     panes = {None: {}, "": {"panes": "retracting"}}.get(how, {"panes": "discarding"})
     return decode(
@@ -680,12 +683,12 @@ def test_what_would_be_read_otherwise_is_refused(
 def test_deltas_that_overflow_are_an_error(spark: SparkSession, tmp_path: Path) -> None:
     for last, total in ((-1, 2**63 - 2), (1, None)):
         columns = {"x": [2**63 - 1, last]}
-        found = decoded_of(spark, tmp_path / "a.parquet", columns, T.LongType(), "sum").frame
+        frame = decoded_of(spark, tmp_path / "a.parquet", columns, T.LongType(), "sum").frame
         if total is None:
             with pytest.raises(PySparkException):
-                found.collect()
+                frame.collect()
         else:
-            assert [row.x for row in found.collect()] == [total]
+            assert [row.x for row in frame.collect()] == [total]
 
 
 @on_sail

@@ -70,7 +70,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("content", "expected"), BAD.items(), ids=lambda each: repr(each)[:30])
+@pytest.mark.parametrize(("content", "expected"), BAD.items(), ids=lambda value: repr(value)[:30])
 def test_what_is_no_job_file(tmp_path: Path, content: str | bytes, expected: str) -> None:
     with pytest.raises(JobFileError) as caught:
         JobSpec.load(write(tmp_path, content))

@@ -149,7 +149,7 @@ def test_everything_is_read(tmp_path: Path) -> None:
         "wall_clock": "read_at",
     }
     hour = Fixed(3_600_000_000)
-    assert [each.window for each in spec.windows.values()] == [
+    assert [entry.window for entry in spec.windows.values()] == [
         SessionWindow(gap="30m"),
         TumblingWindow(size=Calendar(1, "day"), offset="-1h"),
         HoppingWindow(size="24h", advance=hour),
@@ -229,11 +229,11 @@ def test_aliases_share_parts(tmp_path: Path) -> None:
 
 def test_sliding_windows(tmp_path: Path) -> None:
     text = SMALL.replace("session: {gap: 30m}", "sliding: {size: %s}")
-    found = {
+    windows = {
         given: load(tmp_path, text % given).windows["sessions"].window
         for given in ("24h", "1h, before: true", "null", "1h, following: 5m", "1h, distinct: true")
     }
-    assert list(found.values()) == [
+    assert list(windows.values()) == [
         SlidingWindow(size="24h"),
         SlidingWindow(size="1h", before=True),
         SlidingWindow(size=None),
@@ -245,7 +245,7 @@ def test_sliding_windows(tmp_path: Path) -> None:
 def test_count_windows_and_gaps_in_messages(tmp_path: Path) -> None:
     text = SMALL.replace("  time:", "  arrival: [partition, offset]\n  time:")
     counts = text.replace("session: {gap: 30m}", "count: {size: %s}")
-    found = {
+    windows = {
         given: load(tmp_path, counts % given).windows["sessions"].window
         for given in (
             "5",
@@ -256,7 +256,7 @@ def test_count_windows_and_gaps_in_messages(tmp_path: Path) -> None:
             "1h, advance: 5, order: time",
         )
     }
-    assert list(found.values()) == [
+    assert list(windows.values()) == [
         CountWindow(size=5),
         CountWindow(size=100, advance=10),
         CountWindow(size=None, advance=3, order="time"),
@@ -270,22 +270,22 @@ def test_count_windows_and_gaps_in_messages(tmp_path: Path) -> None:
 
 def test_numbers_are_columns_of_count_windows(tmp_path: Path) -> None:
     text = SMALL.replace("session: {gap: 30m}", "count: {size: 5, order: time}")
-    for given, told in (
+    for given, message in (
         (
             text.replace("{events: count}", "{Last_event: count}"),
             "aggregates.Last_event: is a name",
         ),
         (text.replace("key: user_id", "key: first_event"), "the key 'first_event' is a name"),
     ):
-        assert told in problem(tmp_path, given)
+        assert message in problem(tmp_path, given)
         load(tmp_path, given.replace("count: {size: 5, order: time}", "session: {gap: 1h}"))
 
 
 def test_the_id_is_a_column_of_rows_of_events(tmp_path: Path) -> None:
     text = SMALL.replace("session: {gap: 30m}", "sliding: {size: 1h}")
-    for id, told in (("Events", "'Events' names both an aggregate"), ("date", "the id 'date'")):
+    for id, message in (("Events", "'Events' names both an aggregate"), ("date", "the id 'date'")):
         named = text.replace("  time:", f"  id: {id}\n  time:")
-        assert told in problem(tmp_path, named)
+        assert message in problem(tmp_path, named)
         # Tables of other windows have no such column.
         load(tmp_path, named.replace("sliding: {size: 1h}", "session: {gap: 1h}"))
         load(tmp_path, named.replace("size: 1h", "size: 1h, distinct: true"))
@@ -328,8 +328,8 @@ BAD = [
         ],
     ),
     *(
-        ("session: {gap: 30m}", f"count: {{{given}}}", [f"7: windows.sessions.count{told}"])
-        for given, told in (
+        ("session: {gap: 30m}", f"count: {{{given}}}", [f"7: windows.sessions.count{message}"])
+        for given, message in (
             ("advance: 5", ".size: is missing"),
             ("size: 0, order: time", ".size: must be a whole number of events"),
             ("size: 2.5, order: time", ".size: must be a whole number of events"),
@@ -359,8 +359,8 @@ BAD = [
         ["windows.sessions.cumulating.step: the size 1h is not a whole number of steps"],
     ),
     *(
-        ("session: {gap: 30m}", f"sliding: {{{given}}}", [f"7: windows.sessions.sliding{told}"])
-        for given, told in (
+        ("session: {gap: 30m}", f"sliding: {{{given}}}", [f"7: windows.sessions.sliding{message}"])
+        for given, message in (
             ("size: 1 day", ".size: can't be a calendar span"),
             ("size: 0s", ".size: must be greater than zero"),
             ("before: true", ".size: is missing"),
@@ -489,11 +489,11 @@ BAD = [
 @pytest.mark.parametrize(("old", "new", "expected"), BAD, ids=[new for _, new, _ in BAD])
 def test_bad_settings(tmp_path: Path, old: str, new: str, expected: list[str]) -> None:
     assert old in SMALL
-    found = problems(tmp_path, SMALL.replace(old, new, 1))
-    for line in found:
+    lines = problems(tmp_path, SMALL.replace(old, new, 1))
+    for line in lines:
         assert line.startswith("job.yaml:")
     for part in expected:
-        assert part in "\n".join(found)
+        assert part in "\n".join(lines)
 
 
 def test_all_problems_are_told_in_the_order_of_lines(tmp_path: Path) -> None:
@@ -503,7 +503,7 @@ def test_all_problems_are_told_in_the_order_of_lines(tmp_path: Path) -> None:
         .replace("  time: event_time", "  time: event_time\n  tiem: x")
         .replace("{path: out}", "{}")
     )
-    assert [each.split(": ")[0:2] for each in problems(tmp_path, text)] == [
+    assert [line.split(": ")[0:2] for line in problems(tmp_path, text)] == [
         ["job.yaml:1", "source.format"],
         ["job.yaml:5", "events.tiem"],
         ["job.yaml:8", "windows.sessions.session.gap"],

@@ -51,7 +51,7 @@ def test_a_join_is_a_table(tmp_path: Path) -> None:
 def test_the_documented_job_file(tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "docs/joins.md").read_text(encoding="utf-8")
     spec = load(tmp_path, text.split("```yaml\n")[1].split("```")[0])
-    sold, unsold = (each.window for each in spec.windows.values())
+    sold, unsold = (entry.window for entry in spec.windows.values())
     assert isinstance(sold, JoinWindow)
     assert isinstance(unsold, JoinWindow)
     assert (sold.left, sold.right) == ("source = 'clicks'", "source = 'buys'")
@@ -88,7 +88,7 @@ def test_what_makes_its_table_stale(tmp_path: Path) -> None:
 def test_the_columns_that_a_condition_mentions() -> None:
     def mentioned(where: str) -> list[str]:
         window = JoinWindow(left="true", right="true", within="1m", where=where)
-        return [str(each) for each in window.mentioned]
+        return [str(column) for column in window.mentioned]
 
     assert mentioned("left.a = RIGHT . `b``c` AND 'left.d' <> \"right.e\"") == [
         "left.a",
@@ -139,16 +139,16 @@ BAD = [
 def test_what_is_refused(tmp_path: Path, old: str, new: str, told: list[str]) -> None:
     text = JOB.replace("    on: [user_id]\n", "") if old == "key: user_id" else JOB
     assert old in text
-    found = "\n".join(problems(tmp_path, text.replace(old, new)))
-    assert all(each in found for each in told), found
+    refusal = "\n".join(problems(tmp_path, text.replace(old, new)))
+    assert all(part in refusal for part in told), refusal
 
 
 def test_an_engine_with_milliseconds(tmp_path: Path) -> None:
     text = JOB.replace("tables:", "engine: flink\ntables:")
     assert len(load(tmp_path, text).windows) == 1
     (problem,) = problems(tmp_path, text.replace("30m]", "1500us]"))
-    told = "joins.sold.within: must be whole milliseconds under the engine flink (got '1500us')"
-    assert told in problem
+    expected = "joins.sold.within: must be whole milliseconds under the engine flink (got '1500us')"
+    assert expected in problem
 
 
 def test_names_that_others_have(tmp_path: Path) -> None:
@@ -205,6 +205,6 @@ def test_several_sources(tmp_path: Path) -> None:
     ],
 )
 def test_sources_that_are_refused(tmp_path: Path, sources: str, told: str) -> None:
-    found = "\n".join(problems(tmp_path, sources + JOB.split("\n", 1)[1]))
-    assert told in found
-    assert "s3cret" not in found
+    refusal = "\n".join(problems(tmp_path, sources + JOB.split("\n", 1)[1]))
+    assert told in refusal
+    assert "s3cret" not in refusal

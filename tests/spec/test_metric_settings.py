@@ -179,6 +179,6 @@ BAD = [
 @pytest.mark.parametrize(("old", "new", "expected"), BAD, ids=[new for _, new, _ in BAD])
 def test_what_is_refused(tmp_path: Path, old: str, new: str, expected: list[str]) -> None:
     assert old in JOB
-    found = "\n".join(problems(tmp_path, JOB.replace(old, new, 1)))
+    messages = "\n".join(problems(tmp_path, JOB.replace(old, new, 1)))
     for part in expected:
-        assert part in found
+        assert part in messages

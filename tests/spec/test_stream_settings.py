@@ -68,7 +68,7 @@ def spec_of(folder: Path, stream: str) -> JobSpec:
 
 def yaml(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{name}: {each}" for name, each in value.items()) + "}"
+        return "{" + ", ".join(f"{name}: {setting}" for name, setting in value.items()) + "}"
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
@@ -136,7 +136,9 @@ def test_the_command_line_has_an_option_for_each() -> None:
 
 def test_what_the_operator_ran_with_is_named_as_the_replay_has_it() -> None:
     arguments = {
-        name for each in (replay, replay_join) for name in inspect.signature(each).parameters
+        name
+        for function in (replay, replay_join)
+        for name in inspect.signature(function).parameters
     }
     # Each event gives the wall clock.
     assert {*Stream.model_fields} - OF_THE_OUTPUT - {"path", "format", "wall_clock"} <= arguments

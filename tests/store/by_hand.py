@@ -94,10 +94,10 @@ def day(text: str) -> list[tuple[date, date]]:
 def content(store: FileStore, name: str = "sessions", version: int | None = None) -> list[str]:
     """The key and the date of every row, read by the library of the tables."""
     if isinstance(store, IcebergStore):
-        found = store.catalog.load_table((*store.namespace, name))
-        numbers = {each.sequence_number: each.snapshot_id for each in found.snapshots()}
+        loaded = store.catalog.load_table((*store.namespace, name))
+        numbers = {commit.sequence_number: commit.snapshot_id for commit in loaded.snapshots()}
         snapshot = None if version is None else numbers[version + 1]
-        table = found.scan(snapshot_id=snapshot).to_arrow()
+        table = loaded.scan(snapshot_id=snapshot).to_arrow()
     else:
         folder = store.log(name).folder
         log = DeltaTable(folder.uri, version, dict(folder.options))

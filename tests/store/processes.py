@@ -127,9 +127,9 @@ def check_newest(store: FileStore, dates: Sequence[str], seen: int) -> int:
         return -1
     assert version >= seen, "what was published stays"
     commits = commits_of(store, "sessions")
-    assert [each.version for each in commits] == list(range(version, -1, -1))
+    assert [commit.version for commit in commits] == list(range(version, -1, -1))
     # The table may have been made by others.
-    runs = [each.metadata["run_id"] for each in commits if each.metadata]
-    assert content(store) == ([f"{runs[0]} {each}" for each in dates] if runs else [])
+    runs = [commit.metadata["run_id"] for commit in commits if commit.metadata]
+    assert content(store) == ([f"{runs[0]} {date}" for date in dates] if runs else [])
     assert record_of(store, "sessions") == ({"runs": runs[::-1]} if runs else None)
     return version

@@ -32,16 +32,16 @@ def kind(request: pytest.FixtureRequest, reach: Callable[[str], None]) -> str:
 
 @pytest.fixture
 def store(kind: str, tmp_path: Path) -> FileStore:
-    found = store_in(tmp_path / kind)
-    publish_to(found, by_hand(found, "r1", DAYS[0]))
-    return found
+    file_store = store_in(tmp_path / kind)
+    publish_to(file_store, by_hand(file_store, "r1", DAYS[0]))
+    return file_store
 
 
 @pytest.fixture
 def proxy(kind: str) -> Iterator[Proxy]:
     name = SETTINGS[kind].upper().replace(".", "__")
-    with before(os.environ[f"PYICEBERG_CATALOG__{kind.upper()}__{name}"]) as found:
-        yield found
+    with before(os.environ[f"PYICEBERG_CATALOG__{kind.upper()}__{name}"]) as relay:
+        yield relay
 
 
 @pytest.fixture
@@ -62,9 +62,9 @@ def test_a_server_that_fails_during_a_commit(
         # If the answer is lost, the catalog can be asked.
         assert publish_to(behind, staged, []) == 1
     else:
-        with pytest.raises(TableError, match=r"not known whether the commit was made: .") as told:
+        with pytest.raises(TableError, match=r"not known whether the commit was made: .") as caught:
             publish_to(behind, staged, [])
-        assert SECRET not in "".join(traceback.format_exception(told.value))
+        assert SECRET not in "".join(traceback.format_exception(caught.value))
         behind.discard(staged)
     assert version_of(store, "sessions") == int(made)
     assert content(store) == [f"r1 {DAYS[0]}", *([f"r2 {DAYS[1]}"] if made else [])]
@@ -106,9 +106,9 @@ def test_a_commit_that_is_refused(
 ) -> None:
     staged = by_hand(behind, "r2", DAYS[1])
     proxy.answer = json.dumps(answer).encode()
-    with pytest.raises(TableError, match=r"the commit failed: .*not …") as told:
+    with pytest.raises(TableError, match=r"the commit failed: .*not …") as caught:
         publish_to(behind, staged, [])
-    assert SECRET not in "".join(traceback.format_exception(told.value))
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
     behind.discard(staged)
     proxy.answer = None
     # It is certain that no commit was made, and nothing is left, not even the library's own files.

@@ -79,7 +79,7 @@ def test_rows_apart_stay_apart(
     def some(run: str, *starts: tuple[str, bool]) -> None:
         rows = windows(*(("a", "2024-01-01", f"2024-01-01 {at}") for at, _ in starts))
         apart = [f"2024-01-01T{at}Z" for at, apart in starts if apart]
-        marked = F.col("window_start").isin([F.lit(each).cast("timestamp") for each in apart])
+        marked = F.col("window_start").isin([F.lit(start).cast("timestamp") for start in apart])
         publish(stage(rows.withColumn(APART, marked), run), [])
 
     some("r1", ("00:00:01", True), ("11:00:00", False))

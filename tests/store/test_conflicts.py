@@ -100,9 +100,9 @@ def test_both_begin_from_no_table(store: DeltaStore, publish: Publish) -> None:
 
 ranges = st.lists(
     st.tuples(st.integers(0, 40), st.integers(1, 9)).map(
-        lambda each: (
-            date(2024, 1, 1) + timedelta(each[0]),
-            date(2024, 1, 1) + timedelta(sum(each)),
+        lambda span: (
+            date(2024, 1, 1) + timedelta(span[0]),
+            date(2024, 1, 1) + timedelta(sum(span)),
         )
     ),
     max_size=4,

@@ -28,10 +28,10 @@ DAYS = ("2024-01-01", "2024-01-02", "2024-01-03")
 
 @pytest.fixture
 def store(tmp_path: Path) -> FileStore:
-    found = store_in(tmp_path / "hadoop")
+    file_store = store_in(tmp_path / "hadoop")
     for number, day in enumerate(DAYS[:2]):
-        publish_to(found, by_hand(found, f"r{number}", day), "all" if number == 0 else [])
-    return found
+        publish_to(file_store, by_hand(file_store, f"r{number}", day), "all" if number == 0 else [])
+    return file_store
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def metadata(store: FileStore) -> Path:
 
 def test_a_table_is_the_folder_of_its_name(metadata: Path, tmp_path: Path) -> None:
     assert metadata == tmp_path / "hadoop" / "web" / "sessions" / "metadata"
-    versions = sorted(each.name for each in metadata.glob("*.json"))
+    versions = sorted(path.name for path in metadata.glob("*.json"))
     assert versions == ["v1.metadata.json", "v2.metadata.json"]
     assert (metadata / "version-hint.text").read_bytes() == b"2"
 
@@ -154,9 +154,9 @@ def test_a_commit_of_which_nothing_can_be_known_is_kept(
     ],
 )
 def test_no_such_catalog(options: dict[str, str], problem: str) -> None:
-    with pytest.raises(TableError, match=problem) as told:
+    with pytest.raises(TableError, match=problem) as caught:
         version_of(IcebergStore("lake", "web", options), "sessions")
-    assert told.value.way_out
+    assert caught.value.way_out
 
 
 @pytest.mark.parametrize("schema", ["a..b", "", "a/b", "a\\b"])

@@ -41,9 +41,9 @@ def store(
 ) -> IcebergStore:
     kind = getattr(request, "param", "lake")
     reach(kind)
-    found = store_in(tmp_path / kind)
-    assert isinstance(found, IcebergStore)
-    return found
+    file_store = store_in(tmp_path / kind)
+    assert isinstance(file_store, IcebergStore)
+    return file_store
 
 
 #: Catalogs in SQLite, in folders, and on servers.
@@ -62,7 +62,7 @@ def publish(store: IcebergStore, frame: DataFrame, run: str, **more: Any) -> int
 def test_a_table_as_its_readers_see_it(store: IcebergStore) -> None:
     publish_to(store, by_hand(store, "r1", *DAYS[:2]), metadata={"kind": "run"})
     table = table_of(store)
-    assert [(each.name, str(each.transform)) for each in table.spec().fields] == [
+    assert [(field.name, str(field.transform)) for field in table.spec().fields] == [
         ("date", "identity")
     ]
     assert table.location().endswith("/lake/warehouse/web/sessions")
@@ -74,7 +74,7 @@ def test_a_table_as_its_readers_see_it(store: IcebergStore) -> None:
     assert table.scan(row_filter="user_id > 'r1'").to_arrow().num_rows == 0
     # Nothing shows of a run that has not published yet, not even in the log.
     by_hand(store, "r2", DAYS[2])
-    assert content(store) == [f"r1 {each}" for each in DAYS[:2]]
+    assert content(store) == [f"r1 {date}" for date in DAYS[:2]]
     assert len(table_of(store).snapshots()) == 1
 
 
@@ -120,7 +120,7 @@ def test_types(store: IcebergStore, spark: SparkSession) -> None:
     publish_to(store, staged)
     read = rows_of(store, spark, "t")
     assert read.collect() == frame.collect()
-    kinds = {each.name: each.dataType.simpleString() for each in read.schema}
+    kinds = {field.name: field.dataType.simpleString() for field in read.schema}
     assert (kinds["tiny"], kinds["small"], kinds["list"]) == ("int", "int", "array<int>")
     [file] = files_of(store, "t")
     assert (file.minimum["at"], file.maximum["at"]) == (-1, -1)
@@ -142,8 +142,8 @@ def test_look_ups_open_no_file_that_they_need_not(
         if DAYS[1] in path:
             (folder_of(store, "sessions") / path).write_bytes(b"not Parquet")
     start = 1_704_103_200_000_000  # Monday, 10:00
-    found = look_up(store.dataset("sessions"), start_us=start, end_us=start + 1)
-    assert found["user_id"].to_pylist() == ["a"]
+    rows = look_up(store.dataset("sessions"), start_us=start, end_us=start + 1)
+    assert rows["user_id"].to_pylist() == ["a"]
     assert look_up(store.dataset("sessions"), key={"user_id": "a"}).num_rows == 1
     assert look_up(store.dataset("sessions"), key={"user_id": "c"}).num_rows == 0
     with pytest.raises(TableError, match="cannot be read"):
@@ -160,8 +160,10 @@ def test_a_run_goes_on_where_snapshots_have_expired(store: IcebergStore) -> None
     assert version_of(store, "sessions") == 2
     kept = table.current_snapshot().snapshot_id
     with table.maintenance.expire_snapshots() as expire:
-        expire.by_ids([each.snapshot_id for each in table.snapshots() if each.snapshot_id != kept])
-    assert [each.version for each in commits_of(store, "sessions")] == [2]
+        expire.by_ids(
+            [snapshot.snapshot_id for snapshot in table.snapshots() if snapshot.snapshot_id != kept]
+        )
+    assert [commit.version for commit in commits_of(store, "sessions")] == [2]
     assert record_of(store, "sessions") == {"runs": ["r1", "r2"]}
     assert store.clean("sessions", older_than_s=-1).records == 1, "that of the expired first run"
     assert publish_to(store, by_hand(store, "r3", DAYS[2]), []) == 3
@@ -175,7 +177,7 @@ def test_what_was_rolled_back_is_kept(store: IcebergStore) -> None:
     publish_to(store, by_hand(store, "r1", DAYS[0]))
     publish_to(store, by_hand(store, "r2", DAYS[1]), [])
     table = table_of(store)
-    first, second = (each.snapshot_id for each in table.snapshots())
+    first, second = (snapshot.snapshot_id for snapshot in table.snapshots())
     with table.manage_snapshots() as manage:
         manage.rollback_to_snapshot(first)
     assert version_of(store, "sessions") == 0
@@ -184,7 +186,7 @@ def test_what_was_rolled_back_is_kept(store: IcebergStore) -> None:
     with pytest.raises(TableError, match="is at version 0, but was at version 1 before"):
         publish_to(store, staged, [], dates=day(DAYS[2]), base=1)
     assert publish_to(store, staged, [], dates=day(DAYS[2])) == 2
-    assert [each.version for each in commits_of(store, "sessions")] == [2, 0]
+    assert [commit.version for commit in commits_of(store, "sessions")] == [2, 0]
     assert record_of(store, "sessions") == {"runs": ["r1", "r3"]}
     # A snapshot that no later one stands on can still be restored.
     assert store.clean("sessions", older_than_s=-1).files == 0
@@ -210,7 +212,7 @@ def test_partitions_that_have_changed(store: IcebergStore, spark: SparkSession) 
     assert held.num_rows == 2
     dates = store.dataset("sessions").to_table(filter=pc.field("date") == dt.date(2024, 1, 1))
     assert dates.num_rows == 2
-    assert [each.minimum["date"] for each in files_of(store, "sessions")] == [
+    assert [file.minimum["date"] for file in files_of(store, "sessions")] == [
         dt.date(2024, 1, 1),
         dt.date(2024, 1, 1),
         dt.date(2024, 1, 2),
@@ -222,11 +224,11 @@ def test_folders_of_any_name(tmp_path: Path, spark: SparkSession, name: str) -> 
     named = {**options(tmp_path), "warehouse": f"file://{tmp_path}/{name}"}
     store = IcebergStore("lake", "web", named)
     publish_to(store, by_hand(store, "r1", *DAYS))
-    assert content(store) == [f"r1 {each}" for each in DAYS]
+    assert content(store) == [f"r1 {date}" for date in DAYS]
     assert rows_of(store, spark, "sessions").count() == 3
     table = store.open("sessions")
     assert table is not None
-    [path, *_] = [each.path for each in table.files]
+    [path, *_] = [file.path for file in table.files]
     assert [row["_file_path"] for row in table.read(spark, [path], with_file=True).collect()] == [
         path
     ]
@@ -267,7 +269,7 @@ def test_a_table_that_somebody_has_made(store: IcebergStore) -> None:
     assert publish_to(store, by_hand(store, "r2", DAYS[0])) == 0
     assert content(store) == [f"r2 {DAYS[0]}"]
     table = table_of(store)
-    assert [each.name for each in table.schema().fields][:2] == ["user_id", "window_start"]
+    assert [field.name for field in table.schema().fields][:2] == ["user_id", "window_start"]
     assert table.properties["owner"] == "us"
     with table.update_spec() as update:
         update.add_field("date", "month", "month")
@@ -367,8 +369,8 @@ def test_row_groups_without_bounds(store: IcebergStore) -> None:
         rows.column_names.index("user_id"), "user_id", keys
     )
     pq.write_table(rows, path, row_group_size=2)
-    found = {**vars(file), "size": path.stat().st_size, "rows": 6}
-    publish_to(store, replace(staged, files=(StagedFile(**found),)))
+    fields = {**vars(file), "size": path.stat().st_size, "rows": 6}
+    publish_to(store, replace(staged, files=(StagedFile(**fields),)))
     for key in keys.to_pylist()[:4]:
         assert look_up(store.dataset("sessions"), key={"user_id": key}).num_rows == 1
         assert table_of(store).scan(row_filter=EqualTo("user_id", key)).to_arrow().num_rows == 1
@@ -508,7 +510,7 @@ def test_sparks_own_iceberg_tends_the_table(
     for path in folder.rglob("*"):
         os.utime(path, (0, 0))
     first, _, _, operations, orphans, *_ = spark_sql.iceberg(catalog, *TENDED)
-    assert [each.rpartition("/")[2] for each in orphans] == ["orphan.parquet"]
+    assert [uri.rpartition("/")[2] for uri in orphans] == ["orphan.parquet"]
     assert not orphan.exists()
     assert (folder / "_record" / "r1.json").exists()
     assert (Path(waiting.folder) / waiting.files[0].path).exists()
@@ -516,9 +518,9 @@ def test_sparks_own_iceberg_tends_the_table(
     assert operations == ["append", "replace", "overwrite"]
     with pytest.raises(
         TableError, match="another writer has deleted rows without rewriting"
-    ) as told:
+    ) as caught:
         files_of(store, "beside")
-    [call] = re.findall(r"CALL (system\.[^;]*?\)\))", str(told.value))
+    [call] = re.findall(r"CALL (system\.[^;]*?\)\))", str(caught.value))
     spark_sql.iceberg(catalog, "CALL lake." + call.replace("…", "'web.beside'"))
     assert rows_of(store, spark, "beside").count() == 2
     # A run that began before: the compaction does not conflict with it, the deletion does.
@@ -528,8 +530,8 @@ def test_sparks_own_iceberg_tends_the_table(
     store.discard(staged)
     # Other writers' files lie elsewhere, and hold the partition's column.
     assert all(path.startswith("data/date=") for path in paths_of(store, "sessions"))
-    found = rows_of(store, spark, "sessions").select("user_id", F.col("date").cast("string"))
-    assert sorted(map(tuple, found.collect())) == [("a", DAYS[0]), ("c", DAYS[1])]
+    sessions = rows_of(store, spark, "sessions").select("user_id", F.col("date").cast("string"))
+    assert sorted(map(tuple, sessions.collect())) == [("a", DAYS[0]), ("c", DAYS[1])]
     assert record_of(store, "sessions") == {"runs": ["r1"]}
     gone = [path for path in paths_of(store, "sessions") if DAYS[0] in path]
     frame = windows(("d", DAYS[0], MONDAY))
@@ -538,7 +540,7 @@ def test_sparks_own_iceberg_tends_the_table(
     assert sorted(row.user_id for row in keys) == ["c", "d"]
     table = store.open("sessions")
     assert table is not None
-    [other] = [each.path for each in table.files if DAYS[1] in each.path]
+    [other] = [file.path for file in table.files if DAYS[1] in file.path]
     assert [row["_file_path"] for row in table.read(spark, [other], with_file=True).collect()] == [
         other
     ]

@@ -78,16 +78,16 @@ def test_between_staging_and_publishing(spark_sql: SparkSql, tmp_path: Path) -> 
         runs[name] = [
             (
                 by_hand(store, f"{what}{number}", date),
-                {"all": "all", "add": [], "replace": [each for each in old if date in each]}[what],
+                {"all": "all", "add": [], "replace": [path for path in old if date in path]}[what],
                 None if what == "all" else day(date),
             )
             for number, (what, date, _) in enumerate(CASES[name][1])
         ]
     spark_sql.delta(
         *(
-            each.format(t=table_in(folder), f=folder)
+            statement.format(t=table_in(folder), f=folder)
             for name, folder in folders.items()
-            for each in CASES[name][0]
+            for statement in CASES[name][0]
         )
     )
     for name, folder in folders.items():
@@ -109,6 +109,6 @@ def test_between_staging_and_publishing(spark_sql: SparkSql, tmp_path: Path) -> 
             kept = [row for row in before if gone not in row]
             assert content(store) == sorted([*kept, f"{staged.run_id} {date}"]), name
         assert record_of(store, "sessions") == {"runs": published}, name
-    [found] = spark_sql.delta(read(*folders.values()))
+    [theirs] = spark_sql.delta(read(*folders.values()))
     ours = [row for folder in folders.values() for row in content(store_in(folder.parent))]
-    assert sorted(found) == sorted(row.replace(" ", "|") for row in ours)
+    assert sorted(theirs) == sorted(row.replace(" ", "|") for row in ours)

@@ -27,8 +27,8 @@ def test_any_sequence(spark_sql: SparkSql) -> None:
         def teardown(self) -> None:
             """Spark reads the same rows in every version."""
             if self.versions:
-                [found] = spark_sql.delta(read_versions(self.folder, range(len(self.versions))))
-                assert sorted(found) == sorted(
+                [rows] = spark_sql.delta(read_versions(self.folder, range(len(self.versions))))
+                assert sorted(rows) == sorted(
                     f"{number}|{row.replace(' ', '|')}"
                     for number, version in enumerate(self.versions)
                     for row in version.rows

@@ -33,11 +33,11 @@ def test_neither_loses_what_the_other_has_committed(spark_sql: SparkSql, tmp_pat
     expected = [f"{run} {date}" for date, runs in ((OURS, ours), (BOTH, both)) for run in runs]
     assert content(store) == sorted([*expected, *theirs])
     [rows] = spark_sql.delta(read(folder))
-    assert sorted(rows) == sorted(each.replace(" ", "|") for each in content(store))
+    assert sorted(rows) == sorted(row.replace(" ", "|") for row in content(store))
     record = record_of(store, "sessions")
     assert record is not None
     assert set(record["runs"]) >= {*ours, *both}
-    assert not any("INSERT" in each for each in lost), "what only adds is in nobody's way"
+    assert not any("INSERT" in statement for statement in lost), "what only adds is in nobody's way"
 
 
 def tend(spark_sql: SparkSql, folder: Path, rows: set[str]) -> list[str]:
@@ -74,7 +74,7 @@ def publish_meanwhile(store: FileStore, spark: Future[list[str]]) -> tuple[list[
         time.sleep(0.1)
         base, run, turn = version_of(store, "sessions"), f"r{number}", number % 3
         date = BOTH if turn == 2 else OURS
-        old = [each for each in paths_of(store, "sessions", base) if OURS in each]
+        old = [path for path in paths_of(store, "sessions", base) if OURS in path]
         staged = by_hand(store, run, date)
         try:
             publish_to(store, staged, [] if turn else old, dates=day(date), base=base)

@@ -80,8 +80,8 @@ def test_tables_that_are_used(spark: SparkSession, spark_sql: SparkSql, tmp_path
         publish_to(store, by_hand(store, "r2", TUESDAY), [], dates=day(TUESDAY))
     tables = list(map(table_in, folders))
     spark_sql.delta(
-        *(f"OPTIMIZE {each}" for each in tables),
-        *(f"DELETE FROM {each} WHERE date = '{MONDAY}'" for each in tables),
+        *(f"OPTIMIZE {table}" for table in tables),
+        *(f"DELETE FROM {table} WHERE date = '{MONDAY}'" for table in tables),
     )
     for folder in folders:
         store = store_in(folder.parent)
@@ -113,9 +113,9 @@ def test_tables_that_are_refused(spark_sql: SparkSql, tmp_path: Path) -> None:
     spark_sql.delta(*(create(folders[name], *REFUSED[name][1::-1]) for name in REFUSED))
     for name, folder in folders.items():
         store = store_in(folder.parent)
-        with pytest.raises(TableError, match=REFUSED[name][2]) as told:
+        with pytest.raises(TableError, match=REFUSED[name][2]) as caught:
             begin(store)
-        assert "publish into another folder" in str(told.value), name
+        assert "publish into another folder" in str(caught.value), name
         with pytest.raises(TableError, match=REFUSED[name][2]):
             publish_to(store, by_hand(store, "r1", MONDAY), base=None)
         assert len(list((folder / "_delta_log").glob("*.json"))) == 1, name
@@ -172,8 +172,8 @@ def test_files_elsewhere(spark_sql: SparkSql, tmp_path: Path) -> None:
     names = [table_in(original), table_in(clone)]
     off = "SET TBLPROPERTIES (delta.randomizeFilePrefixes = false)"
     spark_sql.delta(
-        *(f"ALTER TABLE {each} {off}" for each in names),
-        *(f"INSERT OVERWRITE {each} SELECT * FROM {each}" for each in names),
+        *(f"ALTER TABLE {table} {off}" for table in names),
+        *(f"INSERT OVERWRITE {table} SELECT * FROM {table}" for table in names),
     )
     for folder in (original, clone):
         store = store_in(folder.parent)
@@ -224,9 +224,9 @@ def test_iceberg_tables_that_sail_wrote(spark_sql: SparkSql, tmp_path: Path) -> 
     (tmp_path / "job.yaml").write_text(text)
     command = [sys.executable, "-m", "backfill", "run", str(tmp_path / "job.yaml")]
     subprocess.run(command, check=True, capture_output=True)
-    found = spark_sql.iceberg(
+    results = spark_sql.iceberg(
         tmp_path / "lake",
         "SELECT user, n, concat_ws(' ', each), users[0], size(_ns_values) FROM lake.web.hourly "
         "WHERE window_start >= timestamp '2024-01-01 03:00:00' ORDER BY user",
     )
-    assert found == [["a|3|18 20 22|a|3", "b|3|19 21 23|b|3"]]
+    assert results == [["a|3|18 20 22|a|3", "b|3|19 21 23|b|3"]]

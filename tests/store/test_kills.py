@@ -26,8 +26,8 @@ def test_a_table_that_spark_has_made(tmp_path: Path, spark_sql: SparkSql) -> Non
     _kill_at_random_moments(tmp_path / "jvm", least=8)
     versions = range(1, len(list((folder / "_delta_log").glob("*.json"))), 10)
     [rows] = spark_sql.delta(read_versions(folder, versions))
-    found = Counter(int(row.split("|")[0]) for row in rows)
-    assert found == dict.fromkeys(versions, len(DATES))
+    counts = Counter(int(row.split("|")[0]) for row in rows)
+    assert counts == dict.fromkeys(versions, len(DATES))
 
 
 @pytest.mark.parametrize("place", ["out", "lake", "hadoop"])

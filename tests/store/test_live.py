@@ -142,12 +142,12 @@ def test_columns_that_others_have_renamed(
     publish(by_hand(store, "r1", "2024-01-01"))
     log = folder_of(store) / "_delta_log"
     texts = (log / f"{0:020}.json").read_text().splitlines()
-    [metadata] = [json.loads(each)["metaData"] for each in texts if "metaData" in each]
+    [metadata] = [json.loads(text)["metaData"] for text in texts if "metaData" in text]
     metadata["configuration"]["delta.columnMapping.mode"] = "name"
     schema = json.loads(metadata["schemaString"])
     for number, field in enumerate(schema["fields"], 1):
         own = {"id": number, "physicalName": field["name"]}
-        field["metadata"] = {f"delta.columnMapping.{name}": each for name, each in own.items()}
+        field["metadata"] = {f"delta.columnMapping.{name}": value for name, value in own.items()}
     metadata["schemaString"] = json.dumps(schema)
     # The protocol of old tables does not name features.
     protocol = {"minReaderVersion": 2, "minWriterVersion": 5}

@@ -42,14 +42,14 @@ def _day(number: int) -> str:
 def _run(store: IcebergStore, number: int) -> tuple[set[str], set[str]]:
     """A run of a new day that also replaces the day before; the files that it adds and removes."""
     table = store.open("sessions")
-    before = [] if table is None else [each.path for each in table.files]
-    old = [each for each in before if _day(number - 1) in each]
+    before = [] if table is None else [file.path for file in table.files]
+    old = [path for path in before if _day(number - 1) in path]
     days = (_day(number - 1), _day(number)) if before else (_day(number),)
     staged = by_hand(store, f"r{number}", *days)
-    dates = [each for text in days for each in day(text)]
+    dates = [calendar_date for text in days for calendar_date in day(text)]
     base = None if table is None else table.version
     publish_to(store, staged, old if before else "all", dates=dates, base=base)
-    return {each.path for each in staged.files}, set(old)
+    return {file.path for file in staged.files}, set(old)
 
 
 def test_they_stay_few(folder: Path) -> None:
@@ -58,15 +58,19 @@ def test_they_stay_few(folder: Path) -> None:
     manifests = _table(store).current_snapshot().manifests(_table(store).io)
     assert len(manifests) <= MOST + 1
     # One manifest tells what the last run removed, for `changes`; older such ones are dropped.
-    dead = [each for each in manifests if not (each.added_files_count or each.existing_files_count)]
-    assert {each.sequence_number for each in dead} <= {18}
+    dead = [
+        manifest
+        for manifest in manifests
+        if not (manifest.added_files_count or manifest.existing_files_count)
+    ]
+    assert {manifest.sequence_number for manifest in dead} <= {18}
     # Each date is from the run after it, except the last one.
-    assert content(store) == sorted(f"r{min(each + 1, 17)} {_day(each)}" for each in range(18))
+    assert content(store) == sorted(f"r{min(index + 1, 17)} {_day(index)}" for index in range(18))
     for version, (added, removed) in enumerate(made, start=1):
         changes = store.log("sessions").changes(version)
         assert (changes.added, changes.removed) == (added, removed)
         assert len(content(store, version=version)) == version + 1
-    assert record_of(store, "sessions") == {"runs": [f"r{each}" for each in range(18)]}
+    assert record_of(store, "sessions") == {"runs": [f"r{index}" for index in range(18)]}
 
 
 def test_tables_that_do_not_want_them_joined(folder: Path) -> None:
@@ -116,9 +120,9 @@ def test_threads_do_not_mix_them_up(folder: Path, monkeypatch: pytest.MonkeyPatc
         publish_to(store, by_hand(store, f"r{number}", _day(number)), [])
     table = store.open("sessions")
     assert table is not None
-    own = [each.path for each in table.files if _day(0) not in each.path]
+    own = [file.path for file in table.files if _day(0) not in file.path]
     real = ManifestFile.partitions.fget
-    monkeypatch.setattr(ManifestFile, "partitions", property(lambda each: Slow(real(each))))
+    monkeypatch.setattr(ManifestFile, "partitions", property(lambda manifest: Slow(real(manifest))))
     publish_to(store, by_hand(store, "r3", _day(3)), own)
     monkeypatch.undo()
     assert content(store) == [f"r0 {_day(0)}", f"r3 {_day(3)}"]
@@ -129,7 +133,11 @@ def test_spark_reads_them(folder: Path, spark_sql: SparkSql) -> None:
     store = lake(folder)
     for number in range(1, 9):
         _run(store, number)
-    [early] = [each.snapshot_id for each in _table(store).snapshots() if each.sequence_number == 3]
+    [early] = [
+        snapshot.snapshot_id
+        for snapshot in _table(store).snapshots()
+        if snapshot.sequence_number == 3
+    ]
     statements = (
         "SELECT user_id, date FROM lake.web.sessions ORDER BY date",
         f"SELECT user_id FROM lake.web.sessions VERSION AS OF {early} ORDER BY date",
@@ -137,8 +145,8 @@ def test_spark_reads_them(folder: Path, spark_sql: SparkSql) -> None:
         "CALL lake.system.rewrite_manifests('web.sessions')",
     )
     now, then, joined, *_ = spark_sql.iceberg(folder, *statements)
-    assert now == [f"r{min(each + 1, 8)}|{_day(each)}" for each in range(9)]
+    assert now == [f"r{min(index + 1, 8)}|{_day(index)}" for index in range(9)]
     assert then == ["r1", "r2", "r2"]
     assert joined == ["1"]
     _run(store, 9)
-    assert content(store) == [f"r{min(each + 1, 9)} {_day(each)}" for each in range(10)]
+    assert content(store) == [f"r{min(index + 1, 9)} {_day(index)}" for index in range(10)]

@@ -39,12 +39,12 @@ def either(request: pytest.FixtureRequest, bucket: str, tmp_path: Path) -> FileS
     """Tables in the object store; the catalog itself is on disk, or Glue on the same server."""
     if request.param == "delta":
         return DeltaStore(f"{bucket}/out")
-    found = options(tmp_path)
+    settings = options(tmp_path)
     if request.param == "glue":
-        found = {"type": "glue", "glue.endpoint": os.environ["AWS_ENDPOINT_URL"]}
+        settings = {"type": "glue", "glue.endpoint": os.environ["AWS_ENDPOINT_URL"]}
     # All tests on the server share its databases.
     name = tmp_path.name if request.param == "glue" else "out"
-    return IcebergStore("lake", name, {**found, "warehouse": bucket})
+    return IcebergStore("lake", name, {**settings, "warehouse": bucket})
 
 
 def test_published_replaced_restored_and_discarded(either: FileStore, bucket: str) -> None:
@@ -61,7 +61,7 @@ def test_published_replaced_restored_and_discarded(either: FileStore, bucket: st
         {"runs": ["r1"]},
     )
     assert either.dataset("sessions").to_table()["user_id"].to_pylist() == ["r1", "r1"]
-    assert [each.metadata.get("run_id") for each in commits_of(either, "sessions")] == [
+    assert [commit.metadata.get("run_id") for commit in commits_of(either, "sessions")] == [
         "back",
         "r2",
         "r1",
@@ -86,7 +86,7 @@ def test_what_killed_runs_left_is_cleaned(either: FileStore, bucket: str) -> Non
     # Either clock, the store's or ours, may be ahead of the other.
     cleaned = either.clean("sessions", older_than_s=-60)
     assert (cleaned.staged, cleaned.files, cleaned.records) == (1, 1, 1)
-    assert cleaned.size == sum(each.size for each in staged.files) + len("{}")
+    assert cleaned.size == sum(file.size for file in staged.files) + len("{}")
     left = f"{folder.uri}/notes.txt".removeprefix(f"{bucket}/")
     assert set(folder_at(bucket).files()) == {*published, left}
 
@@ -112,7 +112,9 @@ def test_runs_at_once(either: FileStore, bucket: str) -> None:
     meeting = [(by_hand(either, f"m{n}", DAYS[9]), [], day(DAYS[9])) for n in range(3)]
     results = race(partial(publish_to, either), meeting, 3)
     (won,) = (n for n, result in enumerate(results) if isinstance(result, int))
-    assert sum(f"run m{won} published version 4 meanwhile" in str(each) for each in results) == 2
+    assert (
+        sum(f"run m{won} published version 4 meanwhile" in str(result) for result in results) == 2
+    )
 
 
 @pytest.mark.slow
@@ -133,7 +135,7 @@ def test_killed_at_random_moments(store: DeltaStore) -> None:
     assert seen > 2, "the test must kill runs, not only starts"
     cleaned = store.clean("sessions", older_than_s=-60)
     assert cleaned.staged + cleaned.files + cleaned.records > 0
-    left = {each for each in store.log("sessions").folder.files() if each.startswith("date=")}
+    left = {path for path in store.log("sessions").folder.files() if path.startswith("date=")}
     assert left == {file.path for v in range(seen + 1) for file in files_of(store, "sessions", v)}
 
 
@@ -142,11 +144,11 @@ def test_ten_thousand_files(monkeypatch: pytest.MonkeyPatch) -> None:
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         folder = folder_at(f"s3://{MANY}/sessions")
-        expected = sorted(each.removeprefix("sessions/") for each in names(10_000))
+        expected = sorted(path.removeprefix("sessions/") for path in names(10_000))
         assert list(folder.files()) == expected
         assert len(folder.names()) == 28
         assert folder.missing([*expected, "date=2024-01-01/x"]) == ["date=2024-01-01/x"]
-        assert sum(each.size for each in folder.entries().values()) == 10_000
+        assert sum(entry.size for entry in folder.entries().values()) == 10_000
         # They are not a table's, so none of them is deleted.
         assert DeltaStore(f"s3://{MANY}").clean("sessions", older_than_s=-60).files == 0
         folder.delete_all()
@@ -169,8 +171,8 @@ def test_folders_are_alike(kind: str, tmp_path: Path, request: pytest.FixtureReq
         folder.write(name, text)
     folder.write("a", b"4444")
     assert (folder.names(), list(folder.files())) == (["a", "b"], ["a", "b/c", "b/d/e"])
-    assert {name: each.size for name, each in folder.entries().items()} == {"a": 4, "b": 5}
-    assert all(each.modified > before for each in folder.files().values())
+    assert {name: entry.size for name, entry in folder.entries().items()} == {"a": 4, "b": 5}
+    assert all(file.modified > before for file in folder.files().values())
     assert (folder.read("a"), (folder / "b").read("d/e")) == (b"4444", b"333")
     folder.move({"b/d/e": "f/g=1/h", "b/c": "f/c"})
     (folder / "b").delete_all()

@@ -51,14 +51,14 @@ def properties_of(store: FileStore) -> Mapping[str, str]:
 def test_they_are_set_and_changed_and_others_stay(kind: str, opened: Open) -> None:
     first = opened({KNOWN[kind]: "20", "owner": "web"})
     publish_to(first, by_hand(first, "r1", DAY))
-    found = properties_of(first)
-    assert (found[KNOWN[kind]], found["owner"]) == ("20", "web")
+    properties = properties_of(first)
+    assert (properties[KNOWN[kind]], properties["owner"]) == ("20", "web")
     changed = opened({KNOWN[kind]: "30"})
     publish_to(changed, by_hand(changed, "r2", TUESDAY), [], dates=day(TUESDAY))
-    found = properties_of(changed)
-    assert (found[KNOWN[kind]], found["owner"]) == ("30", "web")
-    runs = [each.metadata.get("run_id") for each in commits_of(changed, "sessions")]
-    assert [each for each in runs if each] == ["r2", "r1"]
+    properties = properties_of(changed)
+    assert (properties[KNOWN[kind]], properties["owner"]) == ("30", "web")
+    runs = [commit.metadata.get("run_id") for commit in commits_of(changed, "sessions")]
+    assert [run for run in runs if run] == ["r2", "r1"]
     # A run that began before the properties changed is published on top of them.
     late = by_hand(changed, "r3", WEDNESDAY)
     publish_to(opened({}), late, [], base=0, dates=day(WEDNESDAY))
@@ -122,10 +122,10 @@ def test_rows_are_sorted_first_as_the_job_says(
         ("c", DAY, f"{DAY} 11:00:00"),
         ("a", DAY, f"{DAY} 12:00:00"),
     ]
-    for number, each in enumerate(([*rows], [("a", DAY, f"{DAY} 10:00:00")])):
+    for number, batch in enumerate(([*rows], [("a", DAY, f"{DAY} 10:00:00")])):
         staged = store.stage(
             "sessions",
-            windows(*each),
+            windows(*batch),
             run_id=f"r{number}",
             partition_by=("date",),
             sort_by=("user_id", "window_start"),
@@ -140,6 +140,6 @@ def _keys(store: FileStore) -> list[list[str]]:
     """The keys of each file in their order, the largest file first."""
     folder = folder_of(store)
     read = (
-        pq.read_table(folder / each)["user_id"].to_pylist() for each in paths_of(store, "sessions")
+        pq.read_table(folder / path)["user_id"].to_pylist() for path in paths_of(store, "sessions")
     )
     return sorted(read, key=len, reverse=True)

@@ -86,7 +86,7 @@ def begun(store: Store) -> int:
 
 
 def runs(table: Table) -> list[str]:
-    return [each.metadata["run_id"] for each in table.commits if each.metadata]
+    return [commit.metadata["run_id"] for commit in table.commits if commit.metadata]
 
 
 def keys(table: Table, spark: SparkSession, **options: Any) -> list[str]:
@@ -115,7 +115,7 @@ def test_what_is_staged_is_seen_when_it_is_published(
     assert keys(table, spark) == ["a 2024-01-01", "a 2024-01-02", "b 2024-01-02"]
     assert runs(table) == ["r1"]
     assert table.commits[0].metadata["kind"] == "test"
-    assert table.sum_of("events", [each.path for each in table.files]) == 9
+    assert table.sum_of("events", [file.path for file in table.files]) == 9
 
 
 def test_where_there_are_no_rows_columns_are_staged(
@@ -126,7 +126,7 @@ def test_where_there_are_no_rows_columns_are_staged(
     staged = any_store.stage("t", frame.schema, run_id="r", partition_by=("date",), sort_by=())
     assert (staged.rows, staged.sum_of("events"), staged.count_by("user_id")) == (0, 0, {})
     assert any_store.read_staged(spark, staged).schema.names == frame.schema.names
-    paths = [each.path for each in opened(any_store).files]
+    paths = [file.path for file in opened(any_store).files]
     assert publish(any_store, frame.schema, "r2", replace=paths) == first + 1
     assert keys(opened(any_store), spark) == []
     any_store.discard(staged)
@@ -137,7 +137,7 @@ def test_files_have_bounds_and_can_be_read_alone(
 ) -> None:
     publish(any_store, windows(MONDAY, TUESDAY), "r1")
     table = opened(any_store)
-    days = {each.minimum["date"]: each for each in table.files}
+    days = {file.minimum["date"]: file for file in table.files}
     assert sorted(days) == [dt.date(2024, 1, 1), dt.date(2024, 1, 2)]
     monday = days[dt.date(2024, 1, 1)]
     start = 1_704_103_200_000_000  # 10:00
@@ -154,7 +154,7 @@ def test_rows_apart_have_files_of_their_own(
     frame = windows(TUESDAY, OTHER)
     publish(any_store, frame.withColumn(APART, frame.user_id == "b"), "r1")
     table = opened(any_store)
-    assert [each.rows for each in table.files] == [1, 1]
+    assert [file.rows for file in table.files] == [1, 1]
     assert APART not in table.read(spark).columns
 
 
@@ -163,7 +163,7 @@ def test_a_commit_replaces_files_or_everything_and_older_versions_stay(
 ) -> None:
     first = publish(any_store, windows(MONDAY, TUESDAY), "r1")
     old = opened(any_store)
-    gone = [each.path for each in old.files if each.minimum["date"] == dt.date(2024, 1, 2)]
+    gone = [file.path for file in old.files if file.minimum["date"] == dt.date(2024, 1, 2)]
     publish(any_store, windows(OTHER), "r2", replace=gone, dates=day(2))
     assert keys(opened(any_store), spark) == ["a 2024-01-01", "b 2024-01-02"]
     publish(any_store, windows(TUESDAY), "r3", replace="all", dates=None)

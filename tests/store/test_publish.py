@@ -258,7 +258,9 @@ def test_many_runs_leave_a_checkpoint_and_all_history(
         publish(by_hand(store, f"r{number}"), [], dates=day("2024-01-02"))
     assert list((folder_of(store, "sessions") / "_delta_log").glob("*.checkpoint.parquet"))
     commits = commits_of(store, "sessions")
-    assert [each.metadata["run_id"] for each in commits] == [f"r{n}" for n in range(102, -1, -1)]
+    assert [commit.metadata["run_id"] for commit in commits] == [
+        f"r{n}" for n in range(102, -1, -1)
+    ]
     assert content(store) == ["r0 2024-01-01"]
     assert keys(store, spark) == ["r0 2024-01-01"]
     assert keys(store, spark, version=0) == ["r0 2024-01-01"]

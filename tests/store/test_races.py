@@ -47,7 +47,7 @@ def place(
     spark_sql.delta(create(place / "sessions"))
     yield place
     [theirs] = spark_sql.delta(read(place / "sessions"))
-    assert sorted(theirs) == sorted(each.replace(" ", "|") for each in content(store_in(place)))
+    assert sorted(theirs) == sorted(row.replace(" ", "|") for row in content(store_in(place)))
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_disjoint_runs_all_succeed(store: FileStore, publish: Publish, exists: b
     ]
     # Each commit stands on the one before, and so does its record.
     commits = reversed(commits_of(store, "sessions"))
-    order = [each.metadata["run_id"] for each in commits if each.metadata]
+    order = [commit.metadata["run_id"] for commit in commits if commit.metadata]
     assert record_of(store, "sessions") == {"runs": order}
 
 
@@ -118,7 +118,7 @@ def test_of_runs_that_meet_on_an_empty_date_one_wins(
     results = race(publish, runs, base)
     won = [n for n, result in enumerate(results) if isinstance(result, int)]
     assert len(won) == 1
-    assert sum(f"run r{won[0]} published version" in str(each) for each in results) == 3
+    assert sum(f"run r{won[0]} published version" in str(result) for result in results) == 3
     for staged, _, _ in runs:
         store.discard(staged)
     kept = [] if everything or not exists else ["first 2023-01-01"]
@@ -135,7 +135,7 @@ def test_of_runs_that_replace_the_same_file_one_wins(store: FileStore, publish: 
         (by_hand(store, "r2", DAYS[1]), [monday, tuesday], day(DAYS[1])),
     ]
     results = race(publish, runs, base)
-    assert [type(each) for each in results].count(int) == 1
+    assert [type(result) for result in results].count(int) == 1
 
 
 @pytest.mark.parametrize("place", LOCAL, indirect=True)

@@ -59,9 +59,9 @@ def test_the_file_of_each_row(
         publish_to(store, staged, [])
     table = store.open("sessions")
     assert table is not None
-    found = table.read(spark, with_file=True).groupBy(FILE).count().collect()
-    assert {row[FILE]: row["count"] for row in found} == {
-        each.path: each.rows for each in table.files
+    counts = table.read(spark, with_file=True).groupBy(FILE).count().collect()
+    assert {row[FILE]: row["count"] for row in counts} == {
+        file.path: file.rows for file in table.files
     }
 
 
@@ -80,8 +80,8 @@ def test_duckdb_and_polars_read_the_table(
     assert lazy.sort("window_start").collect()["window_start"].to_list() == starts
     # Statistics in milliseconds must not make a reader skip a file whose values are finer.
     for start in starts:
-        found = lazy.filter(pl.col("window_start") == start).collect()
-        assert found["window_start"].to_list() == [start]
+        matches = lazy.filter(pl.col("window_start") == start).collect()
+        assert matches["window_start"].to_list() == [start]
     # DuckDB's own Delta reader is an extension that pip does not install.
     connection = duckdb.connect()
     connection.register("sessions", DeltaTable(folder).to_pyarrow_dataset())

@@ -86,8 +86,8 @@ def test_rows_apart_have_files_of_their_own(spark: SparkSession, store: DeltaSto
     assert rows.columns == ["n", "date"]
     assert sorted(row.n for row in rows.collect()) == list(range(60))
     apart = [file for file in paths_of(store, "t") if is_apart(file)]
-    found = rows_of(store, spark, "t", files=apart).collect()
-    assert sorted(row.n for row in found) == [0, 10, 20, 30, 40, 50]
+    apart_rows = rows_of(store, spark, "t", files=apart).collect()
+    assert sorted(row.n for row in apart_rows) == [0, 10, 20, 30, 40, 50]
     assert not list(Path(store.root).rglob(f"{APART}*"))
 
 
@@ -103,26 +103,26 @@ def test_the_session_is_left_as_it_was(
         with pytest.raises(Exception, match="stop"):
             store.stage("t", bad, run_id="r2", partition_by=("date",), sort_by=())
         assert spark.conf.get(OUTPUT, None) == before
-    told = json.loads(staged.files[0].stats)
-    assert told["minValues"] == {"t": "1969-12-31T23:59:59.123Z"}
-    assert told["maxValues"] == {"t": "1969-12-31T23:59:59.124Z"}
+    statistics = json.loads(staged.files[0].stats)
+    assert statistics["minValues"] == {"t": "1969-12-31T23:59:59.123Z"}
+    assert statistics["maxValues"] == {"t": "1969-12-31T23:59:59.124Z"}
     assert not list(Path(store.root).rglob("r2")), "what a failed run wrote is deleted"
 
 
 def test_nan_leaves_no_bounds(spark: SparkSession, store: DeltaStore) -> None:
     frame = spark.sql("SELECT * FROM VALUES (1D, -1D), (double('NaN'), 2D) AS t(x, y)").coalesce(1)
     staged = store.stage("t", frame, run_id="r1", partition_by=(), sort_by=())
-    told = json.loads(staged.files[0].stats)
-    assert told["minValues"] == {"y": -1.0}
-    assert told["maxValues"] == {"y": 2.0}
+    statistics = json.loads(staged.files[0].stats)
+    assert statistics["minValues"] == {"y": -1.0}
+    assert statistics["maxValues"] == {"y": 2.0}
 
 
 def test_old_dates_are_written_in_deltas_calendar(spark: SparkSession, store: DeltaStore) -> None:
     frame = spark.sql("SELECT timestamp'1500-03-01 00:00:00Z' AS t, date'1500-03-01' AS d")
     with session_conf(spark, {"spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY"}):
         staged = store.stage("t", frame, run_id="r1", partition_by=(), sort_by=())
-    told = json.loads(staged.files[0].stats)
-    assert told["minValues"] == {"t": "1500-03-01T00:00:00.000Z", "d": "1500-03-01"}
+    statistics = json.loads(staged.files[0].stats)
+    assert statistics["minValues"] == {"t": "1500-03-01T00:00:00.000Z", "d": "1500-03-01"}
 
 
 @pytest.mark.parametrize("partition_by", [(), ("date",)])

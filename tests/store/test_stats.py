@@ -37,20 +37,20 @@ def test_timestamps_are_floored_and_raised_to_milliseconds(
     tmp_path_factory: pytest.TempPathFactory, values: list[int | None]
 ) -> None:
     path = tmp_path_factory.mktemp("stats") / "a.parquet"
-    told = stats(path, pa.array(values, pa.timestamp("us", "UTC")), "timestamp")
+    statistics = stats(path, pa.array(values, pa.timestamp("us", "UTC")), "timestamp")
     known = [value for value in values if value is not None]
-    assert told["numRecords"] == len(values)
-    assert told["nullCount"] == {"x": len(values) - len(known)}
+    assert statistics["numRecords"] == len(values)
+    assert statistics["nullCount"] == {"x": len(values) - len(known)}
     if not known:
-        assert told["minValues"] == told["maxValues"] == {}
+        assert statistics["minValues"] == statistics["maxValues"] == {}
         return
     for name, value, bound in (
         ("minValues", min(known), lambda us: us // 1000 * 1000),
         ("maxValues", max(known), lambda us: -(-us // 1000) * 1000),
     ):
-        if "x" in told[name]:
-            assert micros(told[name]["x"]) == bound(value)
-            assert told[name]["x"].endswith("Z")
+        if "x" in statistics[name]:
+            assert micros(statistics[name]["x"]) == bound(value)
+            assert statistics[name]["x"].endswith("Z")
         else:
             assert not -62135596800 * 10**6 <= bound(value) < 253402300800 * 10**6
 
@@ -91,33 +91,33 @@ def test_timestamps_are_floored_and_raised_to_milliseconds(
     ],
 )
 def test_bounds(tmp_path: Path, values: pa.Array, kind: str, smallest: Any, largest: Any) -> None:
-    told = stats(tmp_path / "a.parquet", values, kind)
-    assert told["minValues"].get("x") == smallest
-    assert told["maxValues"].get("x") == largest
-    assert told["nullCount"] == {"x": values.null_count}
+    statistics = stats(tmp_path / "a.parquet", values, kind)
+    assert statistics["minValues"].get("x") == smallest
+    assert statistics["maxValues"].get("x") == largest
+    assert statistics["nullCount"] == {"x": values.null_count}
 
 
 def test_long_text_is_cut_below_and_left_out_above(tmp_path: Path) -> None:
     long = "x" * (MAX_TEXT + 1)
-    told = stats(tmp_path / "a.parquet", pa.array([long, long + "y"]), "string")
-    assert told["minValues"]["x"] == long[:-1]
-    assert told["maxValues"] == {}
+    statistics = stats(tmp_path / "a.parquet", pa.array([long, long + "y"]), "string")
+    assert statistics["minValues"]["x"] == long[:-1]
+    assert statistics["maxValues"] == {}
 
 
 def test_text_that_is_not_utf_8_is_no_bound(tmp_path: Path) -> None:
     # Spark writes such bytes the same way.
     values = pa.array([b"a", b"\xff", b"b"]).view(pa.string())
-    told = stats(tmp_path / "a.parquet", values, "string")
-    assert told["minValues"] == {"x": "a"}
-    assert told["maxValues"] == {}
+    statistics = stats(tmp_path / "a.parquet", values, "string")
+    assert statistics["minValues"] == {"x": "a"}
+    assert statistics["maxValues"] == {}
 
 
 def test_nested_columns_have_no_bounds(tmp_path: Path) -> None:
     table = pa.table({"x": [{"y": 1}], "a": [[1, 2]], "b.c": [1], "_events": [4]})
     pq.write_table(table, tmp_path / "a.parquet")
     columns = {"b.c": "long", "_events": "long", "date": "date"}
-    told = json.loads(file_statistics(LocalFolder(tmp_path), "a.parquet", columns).json)
-    assert told["minValues"] == told["maxValues"] == {"_events": 4}
+    statistics = json.loads(file_statistics(LocalFolder(tmp_path), "a.parquet", columns).json)
+    assert statistics["minValues"] == statistics["maxValues"] == {"_events": 4}
 
 
 def test_an_unreadable_file_is_named(tmp_path: Path) -> None:

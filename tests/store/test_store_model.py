@@ -72,7 +72,9 @@ class Store(RuleBasedStateMachine):
         files = [] if adds else [path for path in old if date in path]
         staged = by_hand(self.store, run_id, date)
         now = paths_of(self.store, "sessions") if self.versions else ()
-        conflict = any(each.replaced is None or date in each.replaced for each in self.came(base))
+        conflict = any(
+            newer.replaced is None or date in newer.replaced for newer in self.came(base)
+        )
         if conflict or not set(files) <= set(now):
             with pytest.raises(TableError, match="published version"):
                 publish_to(self.store, staged, files, dates=day(date), base=base)
@@ -95,7 +97,7 @@ class Store(RuleBasedStateMachine):
         base, run_id = self.base(share), self.run_id()
         staged = by_hand(self.store, run_id, *DAYS)
         # If files were only joined meanwhile, nothing has changed.
-        if any(each.replaced != frozenset() for each in self.came(base)):
+        if any(newer.replaced != frozenset() for newer in self.came(base)):
             with pytest.raises(TableError, match="published version"):
                 publish_to(self.store, staged, base=base)
             self.store.discard(staged)

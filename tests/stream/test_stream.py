@@ -70,15 +70,15 @@ class Operator:
 
     def batch(self, events: Sequence[Event]) -> list[Row]:
         lateness, eviction = self.watermarks[-2:]
-        for each in events:
+        for incoming in events:
             windows = self.windows or (lambda t: [(t, t + GAP)])
-            for start, end in windows(each.time):
+            for start, end in windows(incoming.time):
                 if end <= lateness:
                     self.late += 1
                 elif self.windows:
-                    self.state.setdefault((each.key, start, end), []).append(each)
+                    self.state.setdefault((incoming.key, start, end), []).append(incoming)
                 else:
-                    self._merge(each, start, end)
+                    self._merge(incoming, start, end)
         # Spark's watermark has whole milliseconds.
         latest = max((e.time // 1000 * 1000 - DELAY for e in events), default=eviction)
         self.watermarks.append(max(eviction, latest))
@@ -147,7 +147,7 @@ def write(folder: Path, number: int, events: list[Event], *others: Any) -> None:
     rows = [{"user": e.key, "at": e.time, "amount": e.value[0], "page": e.value[1]} for e in events]
     folder.mkdir(exist_ok=True)
     path = folder / f"{number}.json"
-    path.write_text("".join(json.dumps(each) + "\n" for each in [*rows, *others]))
+    path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, *others]))
     os.utime(path, (number, number))  # read in this order
 
 
@@ -263,10 +263,10 @@ tables: {{path: out}}
         line = f"{user},{i % 2},{at.isoformat()},{amount},/{i % 5},{i}"
         lines.setdefault(f"{at:%Y-%m-%d}", []).append(line)
     lines["2026-03-28"] += ["a,1,2026-03-27T23:30:00,1,/,0", "a,1,2026-03-28T12:00:00,x,/,0", "a"]
-    for number, (day, each) in enumerate(lines.items()):
+    for number, (day, day_lines) in enumerate(lines.items()):
         path = tmp_path / "e[v]" / f"day={day}" / "x.csv"
         path.parent.mkdir(parents=True)
-        path.write_text("\n".join(["user,shop,at,amount,page,place", *each]) + "\n")
+        path.write_text("\n".join(["user,shop,at,amount,page,place", *day_lines]) + "\n")
         os.utime(path, (number, number))
     job = Job.load(tmp_path / "job.yaml")
     ran = job.run(spark)
@@ -280,16 +280,16 @@ tables: {{path: out}}
         own = spark.read.parquet(str(to / name))
         end = own.columns.index("window_end")
         batch = [row for row in micros(table.select(own.columns)) if row[end] <= query.watermark_us]
-        found = streamed(spark, to, name)
-        assert len(found) == query.rows == len(batch) > 5
+        rows = streamed(spark, to, name)
+        assert len(rows) == query.rows == len(batch) > 5
         # Up to 4.2 a reader calls some of the columns not nullable.
         assert own.dtypes == table.select(own.columns).dtypes
-        assert [*map(rounded, found)] == [*map(rounded, sorted(batch, key=str))]
+        assert [*map(rounded, rows)] == [*map(rounded, sorted(batch, key=str))]
 
 
 def rounded(row: Row) -> Row:
     """Doubles are added up in another order."""
-    return tuple(float(f"{each:.12g}") if isinstance(each, float) else each for each in row)
+    return tuple(float(f"{value:.12g}") if isinstance(value, float) else value for value in row)
 
 
 SMALL = """\

@@ -53,7 +53,7 @@ def drawn(random: Random) -> dict[str, list[list[dict[str, Any]]]]:
     """For each source, the rows of each batch: some late, some about as far apart as allowed."""
     away = [0, 1, 3, 5, 7, 10, 12, -6, -10, -20]
     more = [0, 0, 1, -1, 500, 700, 1_000, 1_500, -1_000]
-    found: dict[str, list[list[dict[str, Any]]]] = {"clicks": [], "buys": []}
+    batches: dict[str, list[list[dict[str, Any]]]] = {"clicks": [], "buys": []}
     for batch in range(BATCHES):
         for name, value in (("clicks", "ad"), ("buys", "price")):
             rows = [
@@ -67,8 +67,8 @@ def drawn(random: Random) -> dict[str, list[list[dict[str, Any]]]]:
             ]
             # One side can have fewer batches than the other.
             if batch == 0 or random.random() > 0.15:
-                found[name].append(rows)
-    return found
+                batches[name].append(rows)
+    return batches
 
 
 @dataclass
@@ -143,7 +143,9 @@ def world(
         ]
         for name, own in batches.items()
     }
-    rows = {row["event"]: row for own in batches.values() for each in own for row in each}
+    rows = {
+        row["event"]: row for own in batches.values() for micro_batch in own for row in micro_batch
+    }
     return World(job, folder, events, rows, done, policy)
 
 
@@ -152,7 +154,7 @@ def id_of(arrival: Any) -> str | None:
 
 
 def pairs(found: JoinReplayed) -> Counter[Pair]:
-    return Counter((id_of(each.left), id_of(each.right)) for each in found.emissions)
+    return Counter((id_of(emission.left), id_of(emission.right)) for emission in found.emissions)
 
 
 @pytest.mark.slow
@@ -189,18 +191,18 @@ def test_the_job_s_tables_are_compared_with_it(spark: SparkSession, world: World
     world.job.run(spark)
     if world.policy == "max":
         # The delay of a join's right side does not affect a window.
-        found = world.reconciled(spark, "tens")
-        assert found.matched
+        reconciled = world.reconciled(spark, "tens")
+        assert reconciled.matched
         return
-    late = {id_of(each.arrival) for each in world.replayed("left", ("3s", "7s")).dropped}
+    late = {id_of(drop.arrival) for drop in world.replayed("left", ("3s", "7s")).dropped}
     for name in ("paired", "kept", "every"):
-        found = world.reconciled(spark, name)
-        assert found.matched > 0
-        assert {each for one in found.differences for each in one.explanation.causes} <= {
+        reconciled = world.reconciled(spark, name)
+        assert reconciled.matched > 0
+        assert {cause for one in reconciled.differences for cause in one.explanation.causes} <= {
             "late",
             "pending",
         }
-        assert found.ok(["late", "pending"]), name
+        assert reconciled.ok(["late", "pending"]), name
     assert late
     check_unread(spark, world, late)
     with pytest.raises(JobFileError, match="does not say which micro-batch read an event"):
@@ -242,17 +244,17 @@ def check_unread(spark: SparkSession, world: World, late: Collection[str | None]
     ]
     (world.folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
     world.job.run(spark)
-    found = world.reconciled(spark, "paired")
+    reconciled = world.reconciled(spark, "paired")
     unread = Counter(
-        (values["event_right"] in late, each.explanation.causes, each.explanation.proved)
-        for each in found.differences
-        for row in each.difference.batch
+        (values["event_right"] in late, explained.explanation.causes, explained.explanation.proved)
+        for explained in reconciled.differences
+        for row in explained.difference.batch
         if (values := row.values)["event"].startswith("unread")
     )
     missing, overtaken = (False, ("missing_in_stream",), True), (True, ("late",), True)
     assert {missing} <= unread.keys() <= {missing, overtaken}
-    assert found.causes["missing_in_stream"] == unread[missing]
-    assert found.ok(["late", "pending", "missing_in_stream"])
+    assert reconciled.causes["missing_in_stream"] == unread[missing]
+    assert reconciled.ok(["late", "pending", "missing_in_stream"])
 
 
 @pytest.mark.one_lane

@@ -139,7 +139,7 @@ Row = tuple[Any, ...]
 @st.composite
 def streams(draw: st.DrawFn) -> list[Row]:
     """Rows of SCHEMA around the epoch, mostly in order, with ties, copies and unusable rows."""
-    each = st.tuples(
+    row = st.tuples(
         st.sampled_from(["a", "a", "b", "c", None]),
         st.integers(-40, 40) | st.none(),
         st.sampled_from([0, 0, 1, 999]),
@@ -147,9 +147,9 @@ def streams(draw: st.DrawFn) -> list[Row]:
         st.sampled_from("xyz"),
         st.integers(0, 6),
     )
-    found = draw(st.lists(each, min_size=40, max_size=120))
+    draws = draw(st.lists(row, min_size=40, max_size=120))
     base, wall, mark, made = -150, 0, -(10**6), []
-    for i, (key, off, fine, amount, shop, step) in enumerate(found):
+    for i, (key, off, fine, amount, shop, step) in enumerate(draws):
         base += step
         wall += 3 * step
         mark = max(mark, (base - 20) * MS) if shop == "x" else mark
@@ -164,14 +164,14 @@ def streams(draw: st.DrawFn) -> list[Row]:
 
 def told_to(case: Case, stream: Sequence[Row]) -> list[Row]:
     """The stream in the form that the engine accepts."""
-    found = []
+    accepted = []
     for key, time, *rest in stream:
         if case.ordered:
             time = rest[-1]
         if (key is None and not case.no_key) or (time is None and not case.no_time):
             continue
-        found.append((key, time, *rest))
-    return found
+        accepted.append((key, time, *rest))
+    return accepted
 
 
 def played(case: Case, window: Any, stream: Iterable[Row]) -> Replayed:
@@ -228,14 +228,25 @@ def of_spark(frame: DataFrame) -> dict[Any, list[Row]]:
 
 def of_python(result: Replayed) -> dict[Any, list[Row]]:
     last: dict[Any, list[Any]] = {}
-    found = []
-    for i, each in enumerate(result.emissions):
-        place = each.key, each.start, each.end
-        if each.values is not None:
-            last[place] = list(each.values.values())
-        back = each.values is None
-        found.append((each.key, i, each.start, each.end, each.arrival, each.op, back, *last[place]))
-    return by_key(found)
+    results = []
+    for i, emission in enumerate(result.emissions):
+        place = emission.key, emission.start, emission.end
+        if emission.values is not None:
+            last[place] = list(emission.values.values())
+        back = emission.values is None
+        results.append(
+            (
+                emission.key,
+                i,
+                emission.start,
+                emission.end,
+                emission.arrival,
+                emission.op,
+                back,
+                *last[place],
+            )
+        )
+    return by_key(results)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -243,22 +254,22 @@ def test_as_one_replay_of_all(spark: SparkSession, name: str) -> None:
     case = CASES[name]
     for stream, window in zip(drawn.cases(streams(), 2), (GAP, HOPS), strict=True):
         taken = told_to(case, stream)
-        found = of_spark(made(spark, case, window, taken))
+        results = of_spark(made(spark, case, window, taken))
         expected = of_python(played(case, window, taken))
-        drawn.check(found, expected, lambda key, given=(window, taken): given)
+        drawn.check(results, expected, lambda key, given=(window, taken): given)
 
 
 def table(emissions: Iterable[Any], *, deltas: bool) -> set[Row]:
     """What a reader has: the last result of each window, or their sum, without retracted ones."""
-    found: dict[Any, Any] = {}
-    for each in emissions:
-        place = each.key, each.start, each.end
-        if each.values is None:
-            found.pop(place, None)
+    windows: dict[Any, Any] = {}
+    for emission in emissions:
+        place = emission.key, emission.start, emission.end
+        if emission.values is None:
+            windows.pop(place, None)
         else:
-            before = found.get(place, 0) if deltas else 0
-            found[place] = each.values["n"] + before
-    return {(*place, count) for place, count in found.items()}
+            before = windows.get(place, 0) if deltas else 0
+            windows[place] = emission.values["n"] + before
+    return {(*place, count) for place, count in windows.items()}
 
 
 @pytest.mark.parametrize("name", ["kafka-streams", "beam, triggers", "beam", "flink, sql"])
@@ -270,13 +281,13 @@ def test_the_table_as_of_an_arrival(spark: SparkSession, name: str) -> None:
     whole, sent = played(case, window, taken), made(spark, case, window, taken).cache()
     # Beam's panes are deltas by default.
     deltas = dict.fromkeys(AGGREGATES, "sum") if name == "beam" else None
-    arrivals = [each[2] for each in taken]
+    arrivals = [row[2] for row in taken]
     for arrival in [arrivals[0] - 1, *arrivals[:: len(arrivals) // 5], arrivals[-1], None]:
-        found = table_as_of(sent, arrival, key="key", deltas=deltas)
+        frame = table_as_of(sent, arrival, key="key", deltas=deltas)
         expected = whole.emissions if arrival is None else whole.as_of(arrival)
-        told = rows(found.select("key", "window_start", "window_end", "n"))
-        assert len(told) == len(set(told))
-        assert set(told) == table(expected, deltas=name == "beam")
+        windows = rows(frame.select("key", "window_start", "window_end", "n"))
+        assert len(windows) == len(set(windows))
+        assert set(windows) == table(expected, deltas=name == "beam")
     sent.unpersist()
 
 
@@ -322,8 +333,8 @@ class TestResults:
             sent.collect()
 
     def test_columns(self, spark: SparkSession) -> None:
-        found = one(spark, ("a", 1, 5), schema="key string, time bigint, arrival int")
-        assert found.dtypes == [
+        sent = one(spark, ("a", 1, 5), schema="key string, time bigint, arrival int")
+        assert sent.dtypes == [
             ("key", "string"),
             ("window_start", "timestamp"),
             ("window_end", "timestamp"),
@@ -348,8 +359,8 @@ class TestResults:
         last = table_as_of(updates(events, GAP, **common, early=1, accumulation="retracting"),
                            key="key")  # fmt: skip
         both = [
-            {(row.key, row.session_id, row.window_start, row.n) for row in found.collect()}
-            for found in (batch, last)
+            {(row.key, row.session_id, row.window_start, row.n) for row in frame.collect()}
+            for frame in (batch, last)
         ]
         assert both[0] == both[1]
         assert len(both[0]) == 2
@@ -359,10 +370,10 @@ class TestResults:
         schema = "key string, time bigint, arrival bigint, x bigint"
         first = None
         for order in (values, values[::-1]):
-            found = one(spark, *order, schema=schema, aggregates={"x": agg.last("x")})
-            told = sorted(tuple(row) for row in found.where("op = 'early'").collect())
-            first = first or told
-            assert told == first
+            sent = one(spark, *order, schema=schema, aggregates={"x": agg.last("x")})
+            early = sorted(tuple(row) for row in sent.where("op = 'early'").collect())
+            first = first or early
+            assert early == first
         assert first is not None
         assert [(row[3], row[4], row[7]) for row in first] == [(7, i + 1, i) for i in range(9)]
 
@@ -387,21 +398,21 @@ class TestResults:
         )
         expected = sorted(rows(batch.select("key", *picks)))
         for order in (values, values[::-1]):
-            found = one(spark, *order, schema=schema, aggregates=picks, emit="on_close")
-            assert sorted(rows(found.select("key", *picks))) == expected
+            sent = one(spark, *order, schema=schema, aggregates=picks, emit="on_close")
+            assert sorted(rows(sent.select("key", *picks))) == expected
         assert expected[0] == ("a", 1, None, 2, 5)
 
     def test_keys_of_any_kind(self, spark: SparkSession) -> None:
         nan = float("nan")
         values = [(nan, 1), (nan, 2), (0.0, 3), (-0.0, 4), (None, 5)]
-        found = one(
+        sent = one(
             spark,
             *((key, "b", 0, arrival) for key, arrival in values),
             schema="key double, other string, time bigint, arrival bigint",
             key=["key", "other"],
         )
-        found = found.where("op = 'early'")
-        counts = {(str(row.key), row.number): row.n for row in found.collect()}
+        sent = sent.where("op = 'early'")
+        counts = {(str(row.key), row.number): row.n for row in sent.collect()}
         assert counts == {
             ("nan", 1): 1,
             ("nan", 2): 2,
@@ -415,8 +426,8 @@ class TestResults:
             schema="time bigint, arrival bigint",
             key=[],
         )
-        told = sorted((row.number, row.arrival, row.n) for row in whole.collect())
-        assert told == [(1, 0, 1), (2, 1, 2), (3, 2, 3), (4, None, 3)]
+        numbered = sorted((row.number, row.arrival, row.n) for row in whole.collect())
+        assert numbered == [(1, 0, 1), (2, 1, 2), (3, 2, 3), (4, None, 3)]
 
     def test_values_have_the_types_that_aggregate_gives(self, spark: SparkSession) -> None:
         aggregates = {
@@ -439,9 +450,9 @@ class TestResults:
         last = updates(frame, window, arrival="arrival", engine="flink", **common)
         names = list(aggregates)
         assert last.select(*names).dtypes == batch.select(*names).dtypes
-        (found,), (expected,) = rows(last.select(*names)), rows(batch.select(*names))
-        assert str(found) == str(expected)
-        assert found[1] == Decimal("1.550000")
+        (row,), (expected,) = rows(last.select(*names)), rows(batch.select(*names))
+        assert str(row) == str(expected)
+        assert row[1] == Decimal("1.550000")
 
     def test_arrival_can_be_a_timestamp(self, spark: SparkSession) -> None:
         frame = spark.sql(
@@ -575,5 +586,5 @@ def test_a_worker_leaves_the_garbage_collector_as_it_was(before: bool) -> None:
         seen.append(gc.isenabled())
     finally:
         (gc.enable if enabled else gc.disable)()
-    assert [each.num_rows for each in parts] == [1, 1]
+    assert [part.num_rows for part in parts] == [1, 1]
     assert seen == [before, before]

@@ -24,7 +24,7 @@ def run(engine: str, cases: list[dict[str, Any]], to: Path) -> list[Recording]:
     script = Path(__file__).parents[1] / engine / "record.sh"
     with TemporaryDirectory() as folder:
         lines = Path(folder) / "cases.jsonl"
-        lines.write_text("".join(json.dumps(each) + "\n" for each in cases), encoding="utf-8")
+        lines.write_text("".join(json.dumps(case) + "\n" for case in cases), encoding="utf-8")
         subprocess.run([script, "random", lines, to.resolve()], check=True)
     return random_recordings(to)
 
@@ -56,21 +56,21 @@ def main() -> int:
         if given.keep:
             before = random_recordings(kept) if kept.exists() else []
             recordings = run(
-                given.engine, [*(dict(each.settings) for each in before), *cases], kept
+                given.engine, [*(dict(recording.settings) for recording in before), *cases], kept
             )
         else:
             recordings = run(given.engine, cases, Path(folder) / f"{given.engine}.jsonl.gz")
-    found = list(differing(given.engine, recordings))
-    wrong = {recording.name for recording, _ in found}
+    differences = list(differing(given.engine, recordings))
+    wrong = {recording.name for recording, _ in differences}
     counts: Counter[tuple[str, str]] = Counter()
-    for each in recordings:
-        outcome = "failed" if each.failed else "differ" if each.name in wrong else "agree"
-        counts[kind(each), outcome] += 1
+    for case in recordings:
+        outcome = "failed" if case.failed else "differ" if case.name in wrong else "agree"
+        counts[kind(case), outcome] += 1
     for (name, outcome), count in sorted(counts.items()):
         print(f"{name}: {count} {outcome}")
-    if found:
-        print(smallest(found))
-    return bool(found)
+    if differences:
+        print(smallest(differences))
+    return bool(differences)
 
 
 if __name__ == "__main__":

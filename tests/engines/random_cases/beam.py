@@ -88,7 +88,9 @@ def difference(recording: Recording) -> str | None:
     counted = recording.settings["observed"]["dropped_due_to_lateness"]
     return together(
         first_difference(
-            "output", _in_order([_pane(each) for each in result.emissions]), _in_order(recorded)
+            "output",
+            _in_order([_pane(emission) for emission in result.emissions]),
+            _in_order(recorded),
         ),
         None if dropped == counted else f"{dropped} dropped by the replay, {counted} by the engine",
     )
@@ -109,13 +111,13 @@ def _replayed(recording: Recording) -> Replayed:
 
 def _events(recording: Recording) -> list[Event]:
     """The events with their bundles and the wall clock."""
-    given, found = recording.settings, recording.events()
-    bundles = given.get("bundles", [1] * len(found))
-    clock = given.get("wall_clock", [0] * len(found))
+    given, stream = recording.settings, recording.events()
+    bundles = given.get("bundles", [1] * len(stream))
+    clock = given.get("wall_clock", [0] * len(stream))
     batches = [batch for batch, size in enumerate(bundles) for _ in range(size)]
     return [
-        replace(each, batch=batch, wall_clock=clock[batch] * MS)
-        for each, batch in zip(found, batches, strict=True)
+        replace(event, batch=batch, wall_clock=clock[batch] * MS)
+        for event, batch in zip(stream, batches, strict=True)
     ]
 
 

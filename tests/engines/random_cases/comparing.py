@@ -16,19 +16,21 @@ _BEFORE, _AFTER = 2, 12
 
 def first_difference(what: str, replayed: Iterable[Any], recorded: Iterable[Any]) -> str | None:
     """Both lists around the first row that differs; None if they are the same."""
-    found, wanted = list(replayed), list(recorded)
-    if found == wanted:
+    actual, wanted = list(replayed), list(recorded)
+    if actual == wanted:
         return None
-    pairs = enumerate(zip(found, wanted, strict=False))
+    pairs = enumerate(zip(actual, wanted, strict=False))
     at = next((place for place, (one, other) in pairs if one != other), None)
     if at is None:
-        at = min(len(found), len(wanted))
-    lines = [f"{what} differs from row {at}, of {len(found)} by the replay, {len(wanted)} recorded"]
-    for name, rows in (("replay", found), ("engine", wanted)):
-        told = enumerate(rows[: at + _AFTER])
+        at = min(len(actual), len(wanted))
+    lines = [
+        f"{what} differs from row {at}, of {len(actual)} by the replay, {len(wanted)} recorded"
+    ]
+    for name, rows in (("replay", actual), ("engine", wanted)):
+        numbered = enumerate(rows[: at + _AFTER])
         lines += [
             f"  {name} {place}{'*' if place == at else ''}: {row}"
-            for place, row in told
+            for place, row in numbered
             if place >= at - _BEFORE
         ]
     return "\n".join(lines)
@@ -36,7 +38,7 @@ def first_difference(what: str, replayed: Iterable[Any], recorded: Iterable[Any]
 
 def together(*differences: str | None) -> str | None:
     """All the differences."""
-    return "\n".join(each for each in differences if each is not None) or None
+    return "\n".join(difference for difference in differences if difference is not None) or None
 
 
 def differing(engine: str, recordings: Sequence[Recording]) -> Iterator[tuple[Recording, str]]:
@@ -46,16 +48,16 @@ def differing(engine: str, recordings: Sequence[Recording]) -> Iterator[tuple[Re
         if recording.failed is not None:
             continue
         try:
-            found = difference(recording)
+            problem = difference(recording)
         except Exception:
-            found = traceback.format_exc()
-        if found is not None:
-            yield recording, found
+            problem = traceback.format_exc()
+        if problem is not None:
+            yield recording, problem
 
 
 def smallest(found: Iterable[tuple[Recording, str]]) -> str | None:
     """The case with the fewest events, and how it differs; None if there is no case."""
-    recording, difference = min(found, key=lambda each: len(each[0].input()), default=(None, None))
+    recording, difference = min(found, key=lambda case: len(case[0].input()), default=(None, None))
     if recording is None:
         return None
     return f"{recording.name}: {json.dumps(recording.settings)}\n{difference}"

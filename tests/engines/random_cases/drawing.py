@@ -16,11 +16,11 @@ BEGINNINGS = ("a", "b", "aa", "ab", "")
 
 def times(chance: random.Random, spans: Sequence[int], count: int, start: int) -> list[int]:
     """`count` times in ms, each equal to an earlier one or spans from it, give or take 1 ms."""
-    found = [start]
-    while len(found) < count:
+    moments = [start]
+    while len(moments) < count:
         span = chance.choice((0, *spans)) * chance.choice((-1, 1, 1, 1, 2))
-        found.append(chance.choice(found[-4:]) + span + chance.choice((-1, 0, 0, 1)))
-    return found
+        moments.append(chance.choice(moments[-4:]) + span + chance.choice((-1, 0, 0, 1)))
+    return moments
 
 
 def events(

@@ -85,13 +85,13 @@ def _of_windows(recording: Recording) -> str | None:
     marks = _watermarks(recording)
     rows = [
         {
-            "key": each.key,
-            "window_start": each.start // MS,
-            "window_end": each.end // MS,
-            **(each.values or {}),
-            "watermark": _fired_at(recording, each, marks),
+            "key": emission.key,
+            "window_start": emission.start // MS,
+            "window_end": emission.end // MS,
+            **(emission.values or {}),
+            "watermark": _fired_at(recording, emission, marks),
         }
-        for each in result.emissions
+        for emission in result.emissions
     ]
     order = ("watermark", "window_end")
 
@@ -99,10 +99,10 @@ def _of_windows(recording: Recording) -> str | None:
     times = {row["arrival"]: row["time"] * MS for row in recording.input()}
     lateness = recording.us("allowed_lateness")
     late = [
-        each.arrival
-        for each in result.dropped
-        if each.reason == "late"
-        or times[each.arrival] + lateness <= _before(recording, each.arrival, marks)
+        drop.arrival
+        for drop in result.dropped
+        if drop.reason == "late"
+        or times[drop.arrival] + lateness <= _before(recording, drop.arrival, marks)
     ]
     return together(
         first_difference(
@@ -114,7 +114,7 @@ def _of_windows(recording: Recording) -> str | None:
 
 def _of_joins(recording: Recording) -> str | None:
     given = recording.settings
-    found = replay_join(
+    result = replay_join(
         *_sides(recording),
         engine="flink",
         within=(given["before"], given["after"]),
@@ -122,14 +122,14 @@ def _of_joins(recording: Recording) -> str | None:
     )
     names = ("arrival", "left", "right", "timestamp", "key")
     pairs = [
-        (each.arrival, each.left, each.right, each.timestamp // MS, each.key)
-        for each in found.emissions
+        (emission.arrival, emission.left, emission.right, emission.timestamp // MS, emission.key)
+        for emission in result.emissions
     ]
     wrote = [tuple(row[name] for name in names) for row in recording.rows("output")]
-    dropped = [(each.arrival, each.reason) for each in found.dropped]
+    dropped = [(drop.arrival, drop.reason) for drop in result.dropped]
     late = [(row["arrival"], "late") for row in recording.rows("late")]
     return together(
-        first_difference("order", [each[0] for each in pairs], [each[0] for each in wrote]),
+        first_difference("order", [pair[0] for pair in pairs], [row[0] for row in wrote]),
         first_difference("output", sorted(pairs), sorted(wrote)),
         first_difference("late", dropped, late),
     )
@@ -137,22 +137,22 @@ def _of_joins(recording: Recording) -> str | None:
 
 def _sides(recording: Recording) -> tuple[list[Event], list[Event]]:
     """The left and the right events that have a key: keyBy refuses the others."""
-    found: dict[str, list[Event]] = {"left": [], "right": []}
+    sides: dict[str, list[Event]] = {"left": [], "right": []}
     for row in recording.input():
         if row["key"] is not None:
-            found[row["side"]].append(event({"amount": 0, **row}, arrival=row["arrival"]))
-    return found["left"], found["right"]
+            sides[row["side"]].append(event({"amount": 0, **row}, arrival=row["arrival"]))
+    return sides["left"], sides["right"]
 
 
 def _watermarks(recording: Recording) -> list[int]:
     """The watermark after each event, null keys included, in µs."""
     delay = recording.us("watermark_delay") + MS
-    found: list[int] = []
+    marks: list[int] = []
     for row in recording.input():
         mark = row["time"] * MS - delay
-        begins = not found or row["arrival"] == recording.restart
-        found.append(mark if begins else max(mark, found[-1]))
-    return found
+        begins = not marks or row["arrival"] == recording.restart
+        marks.append(mark if begins else max(mark, marks[-1]))
+    return marks
 
 
 def _before(recording: Recording, arrival: int, marks: list[int]) -> int:
@@ -176,13 +176,13 @@ def _replayed(recording: Recording) -> Replayed:
     given, events = recording.settings, recording.events()
     counted = isinstance(recording.window, CountWindow)
     settings: dict[str, Any] = {} if counted else {"watermark_delay": given["watermark_delay"]}
-    if any(each.key is None for each in events):
+    if any(record.key is None for record in events):
         # They move the watermark, but are filtered out before the operator.
         marks = _watermarks(recording)
         events = [
-            replace(each, watermark=marks[_until_next(recording, each.arrival)])
-            for each in events
-            if each.key is not None
+            replace(record, watermark=marks[_until_next(recording, record.arrival)])
+            for record in events
+            if record.key is not None
         ]
         settings = {}
     if not counted:

@@ -39,7 +39,7 @@ def draw(chance: random.Random) -> dict[str, Any]:
 
 def _sides(recording: Recording, *, tick: int) -> tuple[list[Event], list[Event]]:
     """The left and the right events; the wall clock advances by `tick` µs at each event."""
-    found: dict[str, list[Event]] = {"left": [], "right": []}
+    sides: dict[str, list[Event]] = {"left": [], "right": []}
     for row in recording.input():
         event = Event(
             key=row["key"],
@@ -48,8 +48,8 @@ def _sides(recording: Recording, *, tick: int) -> tuple[list[Event], list[Event]
             value=None if row["empty"] else {},
             wall_clock=(row["arrival"] + 1) * tick,
         )
-        found[row["side"]].append(event)
-    return found["left"], found["right"]
+        sides[row["side"]].append(event)
+    return sides["left"], sides["right"]
 
 
 def difference(recording: Recording) -> str | None:
@@ -64,8 +64,14 @@ def difference(recording: Recording) -> str | None:
         first_difference(
             "output",
             [
-                (each.arrival, each.key, each.left, each.right, each.timestamp // MS)
-                for each in result.emissions
+                (
+                    emission.arrival,
+                    emission.key,
+                    emission.left,
+                    emission.right,
+                    emission.timestamp // MS,
+                )
+                for emission in result.emissions
             ],
             [tuple(row[name] for name in columns) for row in recording.rows("output")],
         ),

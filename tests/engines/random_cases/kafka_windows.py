@@ -90,7 +90,7 @@ def run(recording: Recording, events: Sequence[Event], **settings: Any) -> Repla
 def difference(recording: Recording) -> str | None:
     tick = recording.us("wall_clock_per_event")
     events = [
-        replace(each, wall_clock=count * tick) for count, each in enumerate(recording.events(), 1)
+        replace(event, wall_clock=count * tick) for count, event in enumerate(recording.events(), 1)
     ]
     settings = _settings(recording)
     result = run(recording, events, **settings)
@@ -104,8 +104,13 @@ def difference(recording: Recording) -> str | None:
         first_difference(
             "output",
             [
-                (each.arrival, key_of(each, recording), value_of(each), stamp_of(each))
-                for each in result.emissions
+                (
+                    emission.arrival,
+                    key_of(emission, recording),
+                    value_of(emission),
+                    stamp_of(emission),
+                )
+                for emission in result.emissions
             ],
             [tuple(row[name] for name in columns) for row in recording.rows("output")],
         ),
@@ -122,8 +127,8 @@ def _settings(recording: Recording) -> dict[str, Any]:
     given = recording.settings
     settings: dict[str, Any] = {name: given[name] for name in ("store",) if name in given}
     if given["caching"]:
-        each = not isinstance(given["commit"], list)
-        settings |= {"caching": True, "commits": 1 if each else given["commit"]}
+        always = not isinstance(given["commit"], list)
+        settings |= {"caching": True, "commits": 1 if always else given["commit"]}
     if recording.us("emit_interval"):
         settings["emit_interval"] = given["emit_interval"]
     if recording.restarts:
@@ -134,27 +139,27 @@ def _settings(recording: Recording) -> dict[str, Any]:
 
 def _up_to(settings: dict[str, Any], end: int) -> dict[str, Any]:
     """The settings for the first `end` events only."""
-    found = dict(settings)
+    kept = dict(settings)
     for name in ("commits", "restarts"):
         if isinstance(settings.get(name), list):
-            found[name] = [arrival for arrival in settings[name] if arrival < end]
-    if not found["restarts"]:
-        del found["restarts"], found["restored"]
-    return found
+            kept[name] = [arrival for arrival in settings[name] if arrival < end]
+    if not kept["restarts"]:
+        del kept["restarts"], kept["restored"]
+    return kept
 
 
 def _changelog_difference(recording: Recording, result: Replayed) -> str | None:
     changed = _changed_at(recording, result)
-    found = [
-        (each.arrival, key_of(each, recording, changelog=True), value_of(each), time)
-        for each, time in zip(result.emissions, changed, strict=True)
+    records = [
+        (emission.arrival, key_of(emission, recording, changelog=True), value_of(emission), time)
+        for emission, time in zip(result.emissions, changed, strict=True)
     ]
     columns = ("arrival", "key", "value", "timestamp")
     wrote = [tuple(row[name] for name in columns) for row in recording.rows("changelog")]
     for place, time in enumerate(changed[: len(wrote)]):
         if time is None:
             wrote[place] = (*wrote[place][:-1], None)
-    return first_difference("changelog", found, wrote)
+    return first_difference("changelog", records, wrote)
 
 
 def _changed_at(recording: Recording, result: Replayed) -> list[int | None]:
@@ -163,11 +168,14 @@ def _changed_at(recording: Recording, result: Replayed) -> list[int | None]:
     Which event removed a session from a cache is not known.
     """
     if not isinstance(recording.window, SessionWindow):
-        return [stamp_of(each) for each in result.emissions]
+        return [stamp_of(emission) for emission in result.emissions]
     times = {row["arrival"]: row["time"] for row in recording.input()}
     if not recording.settings["caching"]:
-        return [times[each.arrival] for each in result.emissions]
-    return [None if each.events is None else times[max(each.events)] for each in result.emissions]
+        return [times[emission.arrival] for emission in result.emissions]
+    return [
+        None if emission.events is None else times[max(emission.events)]
+        for emission in result.emissions
+    ]
 
 
 def _lives(recording: Recording, result: Replayed, refused: list[int]) -> list[int]:
@@ -211,7 +219,7 @@ def stamp_of(emission: Emission) -> int:
 
 def dropped_records(result: Replayed) -> list[Any]:
     """The arrivals that the metric dropped-records-total counts: one for each (event, window)."""
-    windows = [each.arrival for each in result.dropped_windows]
+    windows = [drop.arrival for drop in result.dropped_windows]
     counted = set(windows)
-    whole = [each.arrival for each in result.dropped if each.arrival not in counted]
+    whole = [drop.arrival for drop in result.dropped if drop.arrival not in counted]
     return [*windows, *whole]

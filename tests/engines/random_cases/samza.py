@@ -65,8 +65,8 @@ def _trigger(chance: random.Random) -> dict[str, Any]:
 def _delays(case: dict[str, Any]) -> list[int]:
     """What its triggers wait for, ms."""
     triggers = case.get("early_any", [case])
-    found = [each.get("early_after") or each.get("early_silence") for each in triggers]
-    return [_ms(each) for each in found if each is not None]
+    delays = [trigger.get("early_after") or trigger.get("early_silence") for trigger in triggers]
+    return [_ms(delay) for delay in delays if delay is not None]
 
 
 def _is_early_at_an_end(case: dict[str, Any]) -> bool:
@@ -92,9 +92,9 @@ def _ms(duration: str) -> int:
 
 def difference(recording: Recording) -> str | None:
     result = _replayed(recording)
-    emitted = [_pane(each) for each in result.emissions]
+    emitted = [_pane(emission) for emission in result.emissions]
     if recording.settings["end_of_input"] == "left open":
-        emitted = [each for each in emitted if each["arrival"] is not None]
+        emitted = [pane for pane in emitted if pane["arrival"] is not None]
     order = sorted(recording.input(), key=lambda row: (row["time"], row["arrival"]))
     places = {row["arrival"]: at for at, row in enumerate(order)}
     return together(
@@ -112,7 +112,7 @@ def _replayed(recording: Recording) -> Replayed:
         given["early"] = trigger if given.pop("early_once") else Repeatedly(trigger)
     events = [event(row, arrival=(row["time"], row["arrival"])) for row in recording.input()]
     if isinstance(recording.window, SessionWindow):
-        events = [each for each in events if each.key is not None]
+        events = [record for record in events if record.key is not None]
     return replay(
         events,
         recording.window,

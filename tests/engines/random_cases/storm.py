@@ -45,31 +45,33 @@ def draw(chance: random.Random) -> dict[str, Any]:
 
 
 def difference(recording: Recording) -> str | None:
-    found = _events(recording)
-    result = _replayed(recording, found)
-    recorded = [{"key": None, **each} for each in recording.rows("output")]
+    stream = _events(recording)
+    result = _replayed(recording, stream)
+    recorded = [{"key": None, **row} for row in recording.rows("output")]
     # Storm lists what comes before the watermark, not what its queue hides or comes as it fires.
-    times = {each.arrival: each.time for each in found}
-    marks = [] if isinstance(recording.window, CountWindow) else _watermarks(recording, found)
+    times = {record.arrival: record.time for record in stream}
+    marks = [] if isinstance(recording.window, CountWindow) else _watermarks(recording, stream)
     late = [
-        each.arrival
-        for each in result.dropped
-        if each.reason == "late" and times[each.arrival] < marks[each.arrival]
+        drop.arrival
+        for drop in result.dropped
+        if drop.reason == "late" and times[drop.arrival] < marks[drop.arrival]
     ]
     return together(
-        first_difference("output", _by_key([_row(each) for each in result.emissions]), recorded),
-        first_difference("late", late, [each["arrival"] for each in recording.rows("late")]),
+        first_difference(
+            "output", _by_key([_row(emission) for emission in result.emissions]), recorded
+        ),
+        first_difference("late", late, [row["arrival"] for row in recording.rows("late")]),
     )
 
 
 def _events(recording: Recording) -> list[Event]:
     """The events by input; count windows are the task's, whatever the events' keys."""
     inputs, counted = recording.settings["inputs"], isinstance(recording.window, CountWindow)
-    found = [
+    stream = [
         event(row, arrival=row["arrival"], partition=row["partition"] if inputs > 1 else 0)
         for row in recording.input()
     ]
-    return [replace(each, key=None) for each in found] if counted else found
+    return [replace(record, key=None) for record in stream] if counted else stream
 
 
 def _replayed(recording: Recording, found: list[Event]) -> Replayed:
@@ -80,7 +82,7 @@ def _replayed(recording: Recording, found: list[Event]) -> Replayed:
         # The recorder runs the timer by the number of events of all inputs, the replay of each.
         del settings["watermark_every"]
         marks = _watermarks(recording, found)[1:]
-        found = [replace(each, watermark=mark) for each, mark in zip(found, marks, strict=True)]
+        found = [replace(record, watermark=mark) for record, mark in zip(found, marks, strict=True)]
     return replay(found, recording.window, engine="storm", aggregates=AGGREGATES, **settings)
 
 
@@ -89,9 +91,9 @@ def _watermarks(recording: Recording, found: list[Event]) -> list[int]:
     given = recording.settings
     latest: dict[Any, int] = {}
     marks = [0]
-    for count, each in enumerate(found, 1):
-        assert each.time is not None
-        latest[each.partition] = max(each.time, latest.get(each.partition, each.time))
+    for count, record in enumerate(found, 1):
+        assert record.time is not None
+        latest[record.partition] = max(record.time, latest.get(record.partition, record.time))
         mark = marks[-1]
         if count % given["watermark_every"] == 0 and len(latest) == given["inputs"]:
             mark = max(mark, min(latest.values()) - recording.us("watermark_delay"))
