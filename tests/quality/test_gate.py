@@ -14,7 +14,7 @@ from backfill.errors import BackfillError, JobFileError
 from backfill.execution import late
 from backfill.execution.gate import Gate, Rows
 from backfill.execution.run_result import RunResult
-from backfill.quality import sample
+from backfill.quality import events, sample
 from backfill.quality.errors import ChecksFailed
 from tests.on_sail import spark_only
 from tests.quality.published import (
@@ -50,6 +50,17 @@ def run_once(
 def made(run_once: tuple[Job, RunResult], tmp_path: Path) -> Job:
     """A job over the good events that has run; in the test's own folder."""
     return copied(run_once[0], tmp_path)
+
+
+def test_a_check_that_is_off_costs_no_pass_over_the_events(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unexpected(*_: object) -> int:
+        raise AssertionError("the events were looked at")
+
+    monkeypatch.setattr(events, "_twice", unexpected)
+    result = job(tmp_path, GOOD, "checks: {builtin: {counted_once: off}}").run(spark)
+    assert "counted_once" not in {outcome.check.name for outcome in result.checks}
 
 
 def test_what_is_well_is_published_with_every_check_made(

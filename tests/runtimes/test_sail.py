@@ -785,6 +785,21 @@ except KeyboardInterrupt:
 
 
 @on_sail
+def test_many_events_with_an_id(spark: SparkSession, tmp_path: Path) -> None:
+    """Sail 0.7.2 needs gigabytes to count so many distinct structs beside another aggregate."""
+    places = range(40_000)
+    columns = {"k": [f"u{n % 500}" for n in places], "at": places, "id": places}
+    pq.write_table(pa.table(columns), tmp_path / "events.parquet")
+    (tmp_path / "job.yaml").write_text(
+        "source: {path: events.parquet, format: parquet}\n"
+        "events: {key: k, time: at, time_format: epoch_s, id: id}\n"
+        "windows: {daily: {tumbling: {size: 1d}, aggregates: {n: count}}}\n"
+        "tables: {path: out}\n"
+    )
+    assert Job.load(tmp_path / "job.yaml").run(spark).accepted == len(places)
+
+
+@on_sail
 def test_what_is_interrupted_ends_and_the_session_goes_on() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, text=True
