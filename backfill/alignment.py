@@ -167,18 +167,32 @@ def steps_back(size: Calendar, every: Calendar, zone: str) -> int:
     further = 0
     if every.shortest_us < DAY_US:
         # When clocks go forward, they pass the skipped steps in no time.
-        further = max(0, _longest_skip_us(zone) - every.shortest_us)
+        _, forward = _longest_jumps_us(zone)
+        further = max(0, forward - every.shortest_us)
     return (size.longest_us + further) // every.shortest_us + 1
 
 
+def most_jumped(every: Calendar, zone: str) -> int:
+    """How many spans a zone's clocks may pass, or show again, at once: at least 1.
+
+    Args:
+        every: the spans' length.
+        zone: the time zone's name.
+    """
+    if every.unit != "hour":
+        return 1
+    return max(1, *(-(-jump // every.local_us) for jump in _longest_jumps_us(zone)))
+
+
 @lru_cache
-def _longest_skip_us(zone: str) -> int:
-    """The furthest that the zone's clocks went forward at once; a day if a date was skipped."""
+def _longest_jumps_us(zone: str) -> tuple[int, int]:
+    """The furthest that the zone's clocks went back, and forward, at once; a day for a date."""
     # Compared week by week: no zone has gone back within a week of going forward.
     first, weeks = dt.datetime(1800, 1, 1, tzinfo=dt.timezone.utc), 21_000
     local = ZoneInfo(zone)
     offsets = [(first + n * _WEEK).astimezone(local).utcoffset() or _NONE for n in range(weeks)]
-    return max((late - early for early, late in pairwise(offsets)), default=_NONE) // MICROSECOND
+    jumps = [(late - early) // MICROSECOND for early, late in pairwise(offsets)]
+    return -min(0, *jumps), max(0, *jumps)
 
 
 def _calendar_hopping(size: Calendar, calendar: _Calendar) -> Assigner:

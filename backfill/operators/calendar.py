@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from backfill.alignment import first_start, steps_back
+from backfill.alignment import first_start, most_jumped, steps_back
 from backfill.columns import END, START
 from backfill.operators.grids import Cutting, floor_to
 from backfill.time.durations import DAY_US, Calendar, Duration, Fixed
@@ -61,12 +61,26 @@ class Clock:
     def cut(self, at: Column) -> Column:
         """The number of the span that holds the instant; it grows with time."""
         near = self._local_index(to_local(at, self.zone) - self.offset)
-        return _let(near, lambda index: index + self._correction(index, at))
+        most = most_jumped(self.every, self.zone)
+        if most == 1:
+            return _let(near, lambda index: index + self._correction(index, at))
+        return _let(near, lambda index: self._settled(index, at, most))
 
     def _correction(self, index: Column, at: Column) -> Column:
         # Where clocks go back over a boundary, the wall clock shows the times before it again.
         late = F.when(at >= self.start(index + 1), 1).otherwise(0)
         return late - F.when(at < self.start(index), 1).otherwise(0)
+
+    def _settled(self, near: Column, at: Column, most: int) -> Column:
+        """As `_correction`, where clocks may jump over several boundaries at once."""
+        later = F.sequence(near, near + most)
+        last = F.array_min(F.filter(later, lambda index: at < self.start(index + 1)))
+
+        def begun(last: Column) -> Column:
+            earlier = F.sequence(last - most, last)
+            return F.array_max(F.filter(earlier, lambda index: self.start(index) <= at))
+
+        return _let(last, begun)
 
     def start(self, index: Column, later: Calendar | None = None) -> Column:
         """The instant at which a span begins, or the one `later` than that by the calendar."""

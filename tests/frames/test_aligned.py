@@ -163,7 +163,8 @@ ZONES = {
     "Australia/Lord_Howe": [dt.date(2024, 4, 7), dt.date(2024, 10, 6)],
     "America/Sao_Paulo": [dt.date(2018, 11, 4), dt.date(2018, 2, 18)],
     "Europe/Berlin": [dt.date(2024, 3, 31), dt.date(2024, 10, 27), dt.date(1969, 12, 31)],
-    # Two hours at once, and a date that was left out.
+    # Three hours back, two hours at once, and a date that was left out.
+    "Antarctica/Casey": [dt.date(2010, 3, 5)],
     "Antarctica/Troll": [dt.date(2023, 3, 26), dt.date(2023, 10, 29)],
     "Pacific/Apia": [dt.date(2011, 12, 29), dt.date(2011, 12, 31)],
 }
@@ -248,7 +249,7 @@ def test_steps_of_a_day_count_from_its_start_and_the_last_is_cut(
 
     def windows(t: int) -> list[tuple[int, int]]:
         [(start, last)] = days(t)
-        ends = {min(start + n * width, last) for n in range(1, 27)}
+        ends = {min(start + n * width, last) for n in range(1, 29)}
         return [(start, end) for end in ends if t < end]
 
     window = CumulatingWindow(size="1 day", step=step, offset=f"{offset}h")

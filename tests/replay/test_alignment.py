@@ -80,7 +80,9 @@ ZONES = {
     "Australia/Lord_Howe": [dt.date(2024, 4, 7), dt.date(2024, 10, 6)],
     "America/Sao_Paulo": [dt.date(2018, 11, 4), dt.date(2018, 2, 18)],
     "Europe/Berlin": [dt.date(2024, 3, 31), dt.date(2024, 10, 27), dt.date(1969, 12, 31)],
-    # A change of two hours, and a date that was left out.
+    # Changes of three and of 23 hours back and of two, and a date that was left out.
+    "Antarctica/Casey": [dt.date(2010, 3, 5)],
+    "Pacific/Kwajalein": [dt.date(1969, 10, 1)],
     "Antarctica/Troll": [dt.date(2023, 3, 26), dt.date(2023, 10, 29)],
     "Pacific/Apia": [dt.date(2011, 12, 29), dt.date(2011, 12, 31)],
     "UTC": [dt.date(1970, 1, 1)],
@@ -155,7 +157,7 @@ def test_steps_of_a_day_count_from_its_start_and_the_last_is_cut(
     date = data.draw(st.sampled_from(ZONES[zone]))
     t = local(zone, date) + data.draw(st.integers(-1_500, 1_500)) * 60_000_000
     [(start, last)] = calendar(zone, (1, "day"), offset=offset * HOUR)(t)
-    ends = sorted({min(start + n * 7 * HOUR, last) for n in range(1, 5)})
+    ends = sorted({min(start + n * 7 * HOUR, last) for n in range(1, 8)})
     expected = [(start, end) for end in ends if t < end]
     window = CumulatingWindow(size="1 day", step="7h", offset=f"{offset}h")
     assert assigner(window, zone=zone)(t) == expected
