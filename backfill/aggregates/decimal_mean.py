@@ -18,6 +18,8 @@ _LONGEST = 37
 _MORE = 4
 #: A window has fewer events than ten to the power of this, and doubles hold such numbers.
 _COUNTED = 13
+#: A number of events in units of this many digits after the point is less than 1, and exact.
+_FRACTION = 24
 
 
 @dataclass(frozen=True)
@@ -49,20 +51,21 @@ class DecimalMean(Mean):
         precision, scale = min(self.precision, _LONGEST), self.scale
         more = min(_MORE, _LONGEST - precision)
         n = F.nullif(states["n"], F.lit(0))
-        divisor = n.cast(T.DecimalType(max(min(_COUNTED, _LONGEST - scale), 1), 0))
+        divisor = n.cast(T.DecimalType(_COUNTED, 0))
         # With as many digits as the values have, the quotient is exact, and there is a rest.
         total = states["sum"].cast(T.DecimalType(_LONGEST, scale))
-        rest = total % (divisor * _last_digit(scale))
+        rest = total % _in_last_digits(n, _COUNTED, scale)
         mean = ((total - rest) / divisor).cast(T.DecimalType(precision, scale))
         # The rest in units of the last digit; there are fewer units than events.
         units = F.round(rest.cast("double") * F.lit(float(10**scale))).cast("long")
         units = units * F.lit(10**more)
         left = units % n
         up = F.when(F.abs(left) * 2 >= n, F.signum(units)).otherwise(F.lit(0.0))
-        digits = (F.round((units - left) / n) + up).cast(T.DecimalType(more + 1, 0))
+        digits = F.round((units - left) / n) + up
         places = scale + more
         # At most one unit of the values' last digit. A longer type would cut off the sum.
-        part = (digits * _last_digit(places)).cast(T.DecimalType(places + 1, places))
+        one = 0 if scale else 1
+        part = _in_last_digits(digits, more + 1, places).cast(T.DecimalType(places + one, places))
         return (mean + part).cast(T.DecimalType(self.precision + more, places))
 
     def _typed(self, states: dict[str, Column]) -> dict[str, Column]:
@@ -80,6 +83,16 @@ def decimal_mean(aggregate: Mean, type: T.DecimalType) -> DecimalMean:
     """The mean of values of this type."""
     given = aggregate.expression, aggregate.where
     return DecimalMean(*given, precision=type.precision, scale=type.scale)
+
+
+def _in_last_digits(number: Column, digits: int, scale: int) -> Column:
+    """A whole number of so many digits, in units of the last digit of a scale."""
+    whole = number.cast(T.DecimalType(digits, 0))
+    if digits + scale <= _LONGEST:
+        return whole * _last_digit(scale)
+    # The product would have more digits than a type can have, and lose the last ones.
+    small = (whole * _last_digit(_FRACTION)).cast(T.DecimalType(_FRACTION, _FRACTION))
+    return small * _last_digit(scale - _FRACTION)
 
 
 def _last_digit(scale: int) -> Column:
