@@ -38,6 +38,9 @@ MIN_US = -62_104_060_800_000_000
 MAX_US = 253_370_764_799_999_999
 """9998-12-31T23:59:59.999999Z."""
 
+# A year outside both ends: times beyond would overflow where they are converted.
+_FAR_US = MIN_US - 366 * DAY_US, MAX_US + 366 * DAY_US
+
 UNITS = {"epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1}
 """Microseconds in one of each unit of `time_format`."""
 
@@ -136,9 +139,10 @@ def instant(value: Column, type_: DataType, time: str, timezone: str) -> Column:
         # intervals are divided as whole numbers of microseconds.
         since = value - F.expr("TIMESTAMP_NTZ'1970-01-01'")
         micros = F.call_function("div", since, F.expr("INTERVAL '0.000001' SECOND"))
-        return from_local(micros, timezone)
+        return from_local(_at_most(micros, *_FAR_US), timezone)
     if isinstance(type_, DateType):
-        return from_local(F.unix_date(value).cast("bigint") * DAY_US, timezone)
+        days = _at_most(F.unix_date(value).cast("bigint"), *(far // DAY_US for far in _FAR_US))
+        return from_local(days * DAY_US, timezone)
     kind = "numbers" if isinstance(type_, IntegralType | DecimalType | DoubleType) else "text"
     if kind == "text" and not isinstance(type_, StringType):
         raise ColumnError(
@@ -152,6 +156,10 @@ def instant(value: Column, type_: DataType, time: str, timezone: str) -> Column:
         way_out="Set time_format to "
         + ("epoch_s, epoch_ms or epoch_us" if kind == "numbers" else _WAY_OUT[9:]),
     )
+
+
+def _at_most(number: Column, low: int, high: int) -> Column:
+    return F.when(number < low, low).when(number > high, high).otherwise(number)
 
 
 def _numbers(value: Column, type_: DataType, time: str, unit: int) -> Reading:

@@ -106,6 +106,23 @@ def test_dates_are_local_midnight(zoned: SparkSession) -> None:
     assert read(zoned, texts, "string", "iso", "Europe/Berlin") == expected
 
 
+@pytest.mark.spark_only
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York"])
+def test_times_beyond_the_calendar_are_none(spark: SparkSession, zone: str) -> None:
+    days = [-(1 << 31), -110_000_000, 110_000_000, (1 << 31) - 1]
+    ends = ["-290308-12-21T19:59:05.224192", "+294247-01-10T04:00:54.775807"]
+    frame = spark.createDataFrame(
+        [(day, end) for day in days for end in ends], "day int, at string"
+    ).select(
+        F.date_from_unix_date("day").alias("day"),
+        F.concat("at", F.lit("Z")).cast("timestamp").alias("instant"),
+        F.col("at").cast("timestamp_ntz").alias("wall"),
+    )
+    assert frame.where("day IS NULL OR instant IS NULL OR wall IS NULL").isEmpty()
+    times = [time_column(frame, name, None, zone) for name in frame.columns]
+    assert {tuple(row) for row in frame.select(*times).collect()} == {(None, None, None)}
+
+
 def test_instants_stay(zoned: SparkSession) -> None:
     texts = ["2024-07-01 00:00:00.000001Z", "1969-12-31 23:59:59.999999Z"]
     assert read(zoned, texts, "timestamp", None, "Europe/Berlin") == [1719792000000001, -1]  # type: ignore[arg-type]
