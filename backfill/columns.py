@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import or_
 
@@ -47,6 +47,9 @@ FIRST_EVENT, LAST_EVENT = "first_event", "last_event"
 #: The event's time, µs, if TIME is its number or its offset.
 INSTANT = "_instant"
 
+#: Types whose values have no order; geometry and geography are new in Spark 4.1.
+_UNSORTABLE = frozenset({"map", "variant", "interval", "geometry", "geography"})
+
 
 def quoted(name: str) -> str:
     """The name as an identifier in Spark SQL, whatever characters it holds."""
@@ -86,8 +89,22 @@ def arrival_of(columns: str | Sequence[str] | None) -> tuple[str, ...]:
 
 def sortable(type: T.DataType) -> bool:
     """Whether Spark can order values of this type."""
-    name = type.simpleString()
-    return "map<" not in name and "variant" not in name
+    return not any(part.typeName() in _UNSORTABLE for part in _parts(type))
+
+
+def is_collated(type: T.DataType) -> bool:
+    """Whether different values can be equal by a collation, which their hashes are not."""
+    return any(isinstance(part, T.StringType) and part != T.StringType() for part in _parts(type))
+
+
+def _parts(type: T.DataType) -> Iterator[T.DataType]:
+    """The type, and those of what it holds."""
+    yield type
+    if isinstance(type, T.ArrayType):
+        yield from _parts(type.elementType)
+    elif isinstance(type, T.StructType):
+        for field in type.fields:
+            yield from _parts(field.dataType)
 
 
 def key_name(index: int) -> str:

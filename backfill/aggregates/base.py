@@ -11,7 +11,7 @@ from pyspark.sql import Column, WindowSpec
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from backfill.columns import sortable
+from backfill.columns import is_collated, sortable
 from backfill.errors import AggregateError
 from backfill.repeatable import CHANGES, INSTEAD, changing_function
 
@@ -198,6 +198,18 @@ class Aggregate(ABC):
     def _check_sortable(self, type: T.DataType) -> None:
         if not sortable(type):
             raise self._refuse(type, "a value that can be ordered")
+
+    def _check_distinct(self, type: T.DataType) -> None:
+        self._check_sortable(type)
+        if is_collated(type):
+            raise AggregateError(
+                "takes values that are equal only if they are the same, and this collation treats "
+                "different texts as equal",
+                field=str(self),
+                value=type.simpleString(),
+                way_out="Compare their bytes, as collate(…, 'UTF8_BINARY') does, or make them the "
+                "same text, as lower(…) does",
+            )
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,6 @@ from backfill.aggregates.base import (
 from backfill.aggregates.last_seen import LastSeen
 
 
-def _check_sortable(aggregate: Aggregate, type: T.DataType) -> None:
-    if "map<" in type.simpleString() or "variant" in type.simpleString():
-        raise aggregate._refuse(type, "values that can be sorted")
-
-
 @dataclass(frozen=True)
 class First(Aggregate):
     """The value of the first event by time, then arrival, then value; it may be NULL."""
@@ -36,7 +31,7 @@ class First(Aggregate):
     sees_nulls: ClassVar[bool] = True
 
     def check(self, type: T.DataType) -> None:
-        _check_sortable(self, type)
+        self._check_sortable(type)
 
     def partial(self, given: Input) -> dict[str, Column]:
         return {"event": F.min(in_order(given))}
@@ -77,7 +72,7 @@ class CollectList(Aggregate):
     grows: ClassVar[bool] = True
 
     def check(self, type: T.DataType) -> None:
-        _check_sortable(self, type)
+        self._check_sortable(type)
 
     def partial(self, given: Input) -> dict[str, Column]:
         return {"events": F.collect_list(in_order(given))}
@@ -103,7 +98,7 @@ class CollectSet(Aggregate):
     grows: ClassVar[bool] = True
 
     def check(self, type: T.DataType) -> None:
-        _check_sortable(self, type)
+        self._check_distinct(type)
 
     def partial(self, given: Input) -> dict[str, Column]:
         return {"values": F.collect_set(positive_zero(given.value, given.type))}

@@ -23,9 +23,12 @@ class ApproximateCountDistinct(Aggregate):
     name: ClassVar[str] = "count_distinct"
     kept: ClassVar[tuple[str, ...]] = ("sketch",)
 
+    def check(self, type: T.DataType) -> None:
+        self._check_distinct(type)
+
     def partial(self, given: Input) -> dict[str, Column]:
         # A hash takes values of every type, and is the same in every session time zone.
-        hashed = F.xxhash64(positive_zero(given.value, given.type))
+        hashed = F.xxhash64(_marked(given.value, given.type))
         return {"sketch": F.hll_sketch_agg(F.when(given.value.isNotNull(), hashed))}
 
     def merge(self, states: States, start: Column) -> dict[str, Column]:
@@ -86,3 +89,15 @@ class ApproximateQuantile(Aggregate):
 
     def __str__(self) -> str:
         return f"quantile({self.expression}, {self.share})"
+
+
+def _marked(value: Column, type: T.DataType) -> Column:
+    """The value, with marks for what Spark leaves out of a hash: NULLs, and how long arrays are."""
+    if isinstance(type, T.ArrayType):
+        element = type.elementType
+        marked = F.transform(value, lambda each: F.struct(each.isNull(), _marked(each, element)))
+        return F.struct(F.size(value), marked)
+    if isinstance(type, T.StructType):
+        parts = [(value.getField(field.name), field.dataType) for field in type.fields]
+        return F.struct(*(F.struct(part.isNull(), _marked(part, kind)) for part, kind in parts))
+    return positive_zero(value, type)

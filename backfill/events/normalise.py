@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from backfill.columns import REASON, TIME, column
+from backfill.columns import REASON, TIME, column, is_collated
 from backfill.errors import ColumnError, did_you_mean
 from backfill.events.model import CORRUPT
 from backfill.events.times import read_time
@@ -189,7 +189,7 @@ def _check_collation(field: str, name: str, type_: DataType) -> None:
     Nor do they have the same hash, from which session ids are made; and tables can't have
     collations.
     """
-    if isinstance(type_, StringType) and type_ != StringType():
+    if is_collated(type_):
         raise ColumnError(
             f"column {name!r} is {type_.simpleString()}, which treats different texts as equal",
             field=field,

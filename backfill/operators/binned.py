@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from backfill.columns import quoted
+from backfill.columns import is_collated, quoted
 from backfill.operators.grids import floor_to
 from backfill.windows.within import Reach
 
@@ -100,4 +100,4 @@ def _hashed(keys: Sequence[str], bin: Column) -> Column:
 
 def _has_hash(type: T.DataType) -> bool:
     """Whether equal values have equal hashes; texts that are equal by a collation do not."""
-    return not isinstance(type, T.StringType) or type == T.StringType()
+    return not is_collated(type)

@@ -6,14 +6,15 @@ half of all events costs no more than other keys. Windows are built from slices 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 from pyspark.sql.window import Window as Over
 
 from backfill.aggregates.bound import Bound
-from backfill.columns import EVENTS, FIRST, LAST, ROWS, TIME
+from backfill.columns import EVENTS, FIRST, LAST, ROWS, TIME, sortable
 from backfill.operators.grids import Cutting, floor_to
 from backfill.runtimes.differences import runtime_of
 from backfill.runtimes.nulls_first import flagged, sorts_alike
@@ -105,9 +106,10 @@ def distinct(placed: DataFrame, place: list[str]) -> DataFrame:
     counted = F.count(F.lit(1)).alias(ROWS)
     if not payload:
         return tagged.groupBy(*same).agg(counted)
-    least = _smallest(payload)
+    types = {name: placed.schema[name].dataType for name in payload}
+    least = _smallest(types)
     if not runtime_of(placed.sparkSession).orders_nulls:
-        if not all(sorts_alike(placed.schema[name].dataType) for name in payload):
+        if not all(map(sorts_alike, types.values())):
             return _first_of(tagged, same, payload)
         least = F.min(flagged(F.struct(*payload), {name: lambda value: value for name in payload}))
     kept = tagged.groupBy(*same).agg(counted, least.alias("_copy"))
@@ -134,9 +136,18 @@ def distinct_by_hour(events: DataFrame, keys: list[str]) -> DataFrame:
     return distinct(hours, [*keys, "_hour"]).drop("_hour")
 
 
-def _smallest(payload: list[str]) -> Column:
+def _smallest(payload: Mapping[str, T.DataType]) -> Column:
+    row = F.struct(*payload)
+    if not all(map(sortable, payload.values())):
+        # Such as maps, which have no order: by their text.
+        order = (
+            F.col(name) if sortable(type) else F.to_json(F.struct(name))
+            for name, type in payload.items()
+        )
+        return F.min_by(row, F.struct(*order))
     if len(payload) > 1:
-        return F.min(F.struct(*payload))
+        return F.min(row)
     # A single column of fixed width is aggregated by hashing; NULL is the smallest, as in a struct.
-    only = F.col(payload[0])
-    return F.struct(F.when(F.count(only) == F.count(F.lit(1)), F.min(only)).alias(payload[0]))
+    [name] = payload
+    only = F.col(name)
+    return F.struct(F.when(F.count(only) == F.count(F.lit(1)), F.min(only)).alias(name))

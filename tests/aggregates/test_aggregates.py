@@ -14,7 +14,7 @@ from pyspark.errors import ArithmeticException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from backfill import HoppingWindow, SessionWindow, TumblingWindow, aggregate
+from backfill import HoppingWindow, SessionWindow, SlidingWindow, TumblingWindow, aggregate
 from backfill import aggregates as agg
 from backfill.aggregates.base import Aggregate
 from backfill.errors import AggregateError
@@ -427,7 +427,7 @@ def test_texts_and_what_they_mean(text: str, same: Aggregate) -> None:
         (agg.sum("sum(value)"), "must be computed from a single event"),
         (agg.count(where="max(value) > 1"), "must be computed from a single event"),
         (agg.count(where="value"), "predicate"),
-        (agg.first("map(key, value)"), "sorted"),
+        (agg.first("map(key, value)"), "can be ordered"),
         (agg.funnel("value"), "funnel|does not fit"),
         (agg.funnel(["value"]), "does not fit"),
     ],
@@ -450,3 +450,51 @@ def test_names_of_the_result_are_refused(spark: SparkSession, name: str) -> None
 def test_an_empty_name_is_refused(spark: SparkSession) -> None:
     with pytest.raises(AggregateError, match="aggregates: an aggregate has an empty name"):
         aggregate(frame(spark, []), SessionWindow(gap="1s"), aggregates={"": agg.count()}, **COMMON)
+
+
+@pytest.mark.spark_only
+def test_distinct_values_that_spark_hashes_alike(spark: SparkSession) -> None:
+    """A hash leaves out NULLs, and where nested values end."""
+    frame = spark.sql(
+        "SELECT 'a' AS key, timestamp_seconds(n) AS time, v.* FROM VALUES"
+        " (1, named_struct('list', array(1, NULL), 'pair', named_struct('x', 'b', 'y', NULL),"
+        "                  'lists', array(array(1), array(2)))),"
+        " (2, named_struct('list', array(NULL, 1), 'pair', named_struct('x', NULL, 'y', 'b'),"
+        "                  'lists', array(array(1, 2)))),"
+        " (3, named_struct('list', array(1), 'pair', named_struct('x', 'b', 'y', 'b'),"
+        "                  'lists', array(array(1, 2), array()))),"
+        " (4, named_struct('list', array(1), 'pair', named_struct('x', 'b', 'y', NULL),"
+        "                  'lists', array(array(1, 2)))),"
+        " (5, named_struct('list', array(NULL, NULL), 'pair', NULL, 'lists', array(NULL)))"
+        " t(n, v)"
+    )
+    numbers = {
+        f"{name}_{approximate}": agg.count_distinct(name, approximate)
+        for name in ("list", "pair", "lists")
+        for approximate in (False, True)
+    }
+    for window in (TumblingWindow(size="1h"), SlidingWindow(size="1h")):
+        rows = aggregate(frame, window, key="key", time="time", aggregates=numbers).collect()
+        last = max(rows, key=lambda row: row["list_False"])
+        assert [last[name] for name in numbers] == [4, 4, 3, 3, 4, 4], window
+
+
+@pytest.mark.spark_only
+def test_values_without_an_order_in_copies(spark: SparkSession) -> None:
+    """Copies of an event whose inputs include a map: one of them counts, always the same one."""
+    rows = [("a", 1, "x", n) for n in (3, 1, 2)] + [("a", 1, None, 5), ("b", 1, "x", None)]
+    events = spark.createDataFrame(rows, "key string, time bigint, id string, n int").selectExpr(
+        "key", "time", "id", "CASE WHEN n IS NOT NULL THEN map('n', n) END AS pairs"
+    )
+    numbers = {
+        "n": agg.count("pairs"),
+        "least": agg.custom(
+            "pairs", partial=lambda v: F.min(v["n"]), merge=lambda a, b: F.least(a, b)
+        ),
+    }
+    for window in (TumblingWindow(size="1h"), SessionWindow(gap="1h")):
+        windows = aggregate(events, window, id="id", aggregates=numbers, **COMMON)
+        assert {(row.key, row.n, row.least) for row in windows.collect()} == {
+            ("a", 2, 1),
+            ("b", 0, None),
+        }

@@ -79,6 +79,19 @@ def test_aggregates_as_a_job_file_has_them(events: DataFrame) -> None:
         (lambda e: _aggregate(arrival=e["x"])(e), "arrival: must be the name of a column"),
         (_aggregate(aggregates={"n": "min(map(1, x))"}), "takes a value that can be ordered"),
         (_aggregate(aggregates={"n": "max(map(1, x))"}), "takes a value that can be ordered"),
+        *(
+            (_aggregate(aggregates={"n": f"{name}({value})"}), message)
+            for name in ("collect_set", "count_distinct")
+            for value, message in (
+                ("array(make_interval(1))", "takes a value that can be ordered"),
+                ("named_struct('map', map(1, x))", "takes a value that can be ordered"),
+                ("named_struct('x', collate(user, 'UTF8_LCASE'))", "treats different texts as eq"),
+            )
+        ),
+        (
+            _aggregate(aggregates={"n": "count_distinct(map(1, x), approximate=true)"}),
+            "takes a value that can be ordered",
+        ),
         (lambda e: _join(e, [1]), r"right: must be a DataFrame of Spark \(got 'list'\)"),
         (lambda e: _join(None, e), r"left: must be a DataFrame of Spark \(got 'NoneType'\)"),
         (lambda e: _join(e, e, time=None), "time: must be one column, or the left side's"),
