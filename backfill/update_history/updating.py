@@ -68,6 +68,7 @@ def updates(
         engine: kafka-streams, spark, flink, beam or samza, whose rules decide; also plain, for
             which nothing is late, and which sends everything at the end.
         partition: the column of the partition, for Kafka Streams, where each partition has a clock.
+            If a key's events are in several, each has windows of its own: name it in `key`, too.
         batch: the column of the micro-batch that read an event (Spark needs it), or of the bundle
             (Beam): whole numbers; a number that no event has is a batch without data.
         watermark: the column of the watermark as it stands after an event, read as the event time
