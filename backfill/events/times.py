@@ -38,9 +38,6 @@ MIN_US = -62_104_060_800_000_000
 MAX_US = 253_370_764_799_999_999
 """9998-12-31T23:59:59.999999Z."""
 
-# A year outside both ends: times beyond would overflow where they are converted.
-_FAR_US = MIN_US - 366 * DAY_US, MAX_US + 366 * DAY_US
-
 UNITS = {"epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1}
 """Microseconds in one of each unit of `time_format`."""
 
@@ -137,11 +134,11 @@ def instant(value: Column, type_: DataType, time: str, timezone: str) -> Column:
     if isinstance(type_, TimestampNTZType):
         # Nothing here uses the session's zone, or decimals, which take four times as long:
         # intervals are divided as whole numbers of microseconds.
-        since = value - F.expr("TIMESTAMP_NTZ'1970-01-01'")
+        since = _near(value, "TIMESTAMP_NTZ") - F.expr("TIMESTAMP_NTZ'1970-01-01'")
         micros = F.call_function("div", since, F.expr("INTERVAL '0.000001' SECOND"))
-        return from_local(_at_most(micros, *_FAR_US), timezone)
+        return from_local(micros, timezone)
     if isinstance(type_, DateType):
-        days = _at_most(F.unix_date(value).cast("bigint"), *(far // DAY_US for far in _FAR_US))
+        days = F.unix_date(_near(value, "DATE")).cast("bigint")
         return from_local(days * DAY_US, timezone)
     kind = "numbers" if isinstance(type_, IntegralType | DecimalType | DoubleType) else "text"
     if kind == "text" and not isinstance(type_, StringType):
@@ -158,8 +155,10 @@ def instant(value: Column, type_: DataType, time: str, timezone: str) -> Column:
     )
 
 
-def _at_most(number: Column, low: int, high: int) -> Column:
-    return F.when(number < low, low).when(number > high, high).otherwise(number)
+def _near(value: Column, type_: str) -> Column:
+    """The value, or one out of range but near it: those far away would overflow when converted."""
+    low, high = (F.expr(f"{type_}'{date}'") for date in ("0001-01-01", "9999-12-31"))
+    return F.when(value < low, low).when(value > high, high).otherwise(value)
 
 
 def _numbers(value: Column, type_: DataType, time: str, unit: int) -> Reading:
