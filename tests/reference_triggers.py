@@ -20,6 +20,8 @@ from backfill.replay import Event
 
 MS = 1_000
 Sent = tuple[Any, Any, float, float, str, int | None]
+#: Of an event: its time, the wall clock, and how many had come by then.
+Came = tuple[int, int, int]
 
 
 @dataclass(eq=False)
@@ -27,8 +29,10 @@ class Held:
     """A window: everything that came, and what of it came since the last pane.
 
     `unsent` is what a delta holds. `fresh` is what triggers count: they begin anew when a session
-    that was complete grows and no longer is. `waited` is what they wait after. `stuck` holds, for
-    an early and a late trigger that combine others, the places of those that have fired.
+    that was complete grows and no longer is. `waited` is what they wait after. `beside` is what
+    came when the window was complete: the early trigger waits after it, should the session grow.
+    `stuck` holds, for an early and a late trigger that combine others, the places of those that
+    have fired.
     """
 
     key: Any
@@ -37,12 +41,18 @@ class Held:
     done: bool = False
     fired: bool = False
     spent: bool = False
-    came: list[tuple[int, int]] = field(default_factory=list)  # time, wall clock
-    fresh: list[tuple[int, int]] = field(default_factory=list)
-    waited: list[tuple[int, int]] = field(default_factory=list)
+    came: list[Came] = field(default_factory=list)
+    fresh: list[Came] = field(default_factory=list)
+    waited: list[Came] = field(default_factory=list)
+    beside: list[Came] = field(default_factory=list)
     stuck: dict[str, set[int]] = field(default_factory=lambda: {"early": set(), "late": set()})
-    unsent: list[tuple[int, int]] = field(default_factory=list)
+    unsent: list[Came] = field(default_factory=list)
     stands: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def sent_whole(self) -> bool:
+        """Whether it has been complete, and was sent then."""
+        return self.done and len(self.fresh) < len(self.came)
 
 
 class Beam:
@@ -54,6 +64,7 @@ class Beam:
         self.window, self.delay, self.lateness = window, delay, lateness
         self.early, self.late, self.mode = early, late, mode
         self.mark = self.wall = -(10**12)
+        self.number = 0
         self.held: list[Held] = []
         self.sent: list[Sent] = []
 
@@ -74,14 +85,18 @@ class Beam:
         return self.sent
 
     def put(self, key: Any, time: int, arrival: Any) -> None:
+        self.number += 1
+        came = (time, self.wall, self.number)
         for start, end in self.windows(time):
             if end + self.lateness <= self.mark:
                 continue
             held = self.of(key, start, end)
-            held.came.append((time, self.wall))
-            held.fresh.append((time, self.wall))
-            held.waited.append((time, self.wall))
-            held.unsent.append((time, self.wall))
+            if held.sent_whole:
+                held.beside.append(came)
+            held.came.append(came)
+            held.fresh.append(came)
+            held.waited.append(came)
+            held.unsent.append(came)
             if held.done and len(held.fresh) == len(held.came):
                 self.send(held, "late", arrival)
             else:
@@ -115,13 +130,16 @@ class Beam:
                 window.came += part.came
                 window.stands += part.stands
                 window.unsent += part.unsent
-                window.waited += part.waited
-                if complete or not any(e.done for e in met):
+                window.waited += part.beside if part.sent_whole and not complete else part.waited
+                if complete or not any(e.sent_whole for e in met):
                     window.fresh += part.fresh
+                elif self.early is not None and self.parts(self.early)[0]:
+                    # Triggers that another one combines have counted all the time.
+                    window.fresh += part.beside if part.sent_whole else part.fresh
                 for op, places in part.stuck.items():
                     if op == "early" or complete:
                         window.stuck[op] |= {p for p in places if self.counts(op, p)}
-            window.waited.sort(key=lambda came: came[1])
+            window.waited.sort(key=lambda came: came[2])
             window.spent = any(held.spent for held in met if held.done == complete)
         if window.end <= self.mark:
             window.done = True

@@ -77,6 +77,7 @@ class Panes(Operator):
         #: When triggers may fire by the wall clock.
         self._alarms: list[tuple[int, int, Pane]] = []
         self._made = 0
+        self._noted = 0
 
     @classmethod
     def apart(cls, settings: Settings) -> bool:
@@ -231,12 +232,17 @@ class Panes(Operator):
         """An event of this time has come to the window now."""
         wall = time if self._timed else self._wall
         if pane.since is None:
-            pane.since = Since(time, wall, wall)
+            pane.since = self.since(time, wall)
             self._arm(pane)
             return
         if self._moves and not self._is_overdue(pane, pane.since, time):
             pane.since = pane.since._replace(last=wall)
             self._arm(pane)
+
+    def since(self, time: int, wall: int) -> Since:
+        """That an event of this time comes now."""
+        self._noted += 1
+        return Since(time, wall, wall, self._noted)
 
     def _is_overdue(self, pane: Pane, since: Since, time: int) -> bool:
         """Whether a silence was long enough before an event that comes before the timers run.

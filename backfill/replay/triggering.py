@@ -28,15 +28,17 @@ class Since(NamedTuple):
         first_time: the event time of what came first, µs.
         first: the wall clock then, µs.
         last: the wall clock as of what came last, µs.
+        number: grows with what came first; the wall clock may stand still, or not be followed.
     """
 
     first_time: int
     first: int
     last: int
+    number: int = 0
 
     def merged(self, other: Since) -> Since:
         """Of two windows that become one, the earlier one's first and the later one's last."""
-        earlier = min(self, other, key=lambda since: since.first)
+        earlier = min(self, other, key=lambda since: since.number)
         return earlier._replace(last=max(self.last, other.last))
 
 

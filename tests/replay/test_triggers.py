@@ -130,6 +130,13 @@ class TestByHand:
         result = run(events, TEN, "beam", early=Repeatedly(AfterSilence("10ms")))
         assert sent(result)[0] == (3, 0, 10, 2, "early")
 
+    def test_merged_sessions_wait_after_what_came_first(self) -> None:
+        early, late = Repeatedly(AfterEventTime("7ms")), AfterCount(3)
+        events = arriving(7, 25, 13, 17)
+        result = run(events, GAP, "beam", early=early, late=late, allowed_lateness="11ms")
+        # The event at 25 came before the one at 13, which the session that it completes has.
+        assert sent(result) == [(1, 7, 17, 1, "on_time"), (None, 7, 35, 3, "on_time")]
+
     def test_event_time(self) -> None:
         early = Repeatedly(AfterEventTime("5ms"))
         result = run(arriving(1, 5, 6, 7, 20), TEN, "beam", early=early)

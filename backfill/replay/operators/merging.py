@@ -124,7 +124,7 @@ class MergingPanes(Panes):
         """An event is about to come to a window, whose early trigger sees it even if it is late."""
         if self._early is not None and self._is_completed(pane):
             pane.came += 1
-            pane.came_since = _earlier(pane.came_since, Since(time, self._wall, self._wall))
+            pane.came_since = _earlier(pane.came_since, self.since(time, self._wall))
 
     def _seen_early(self, pane: Pane) -> tuple[int, Since | None]:
         """How many events a window's early trigger has seen since it fired, and since when."""
