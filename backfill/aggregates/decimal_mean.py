@@ -64,8 +64,8 @@ class DecimalMean(Mean):
         digits = F.round((units - left) / n) + up
         places = scale + more
         # At most one unit of the values' last digit. A longer type would cut off the sum.
-        one = 0 if scale else 1
-        part = _in_last_digits(digits, more + 1, places).cast(T.DecimalType(places + one, places))
+        whole = 0 if scale else 1
+        part = _in_last_digits(digits, more + 1, places).cast(T.DecimalType(places + whole, places))
         return (mean + part).cast(T.DecimalType(self.precision + more, places))
 
     def _typed(self, states: dict[str, Column]) -> dict[str, Column]:
