@@ -137,8 +137,7 @@ class Beam:
                     # Triggers that another one combines have counted all the time.
                     window.fresh += part.beside if part.sent_whole else part.fresh
                 for op, places in part.stuck.items():
-                    if op == "early" or complete:
-                        window.stuck[op] |= {p for p in places if self.counts(op, p)}
+                    window.stuck[op] |= {p for p in places if self.counts(op, p)}
             window.waited.sort(key=lambda came: came[2])
             window.spent = any(held.spent for held in met if held.done == complete)
         if window.end <= self.mark:
