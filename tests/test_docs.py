@@ -14,13 +14,9 @@ from backfill.engines import ENGINES, Engine
 from backfill.quality.builtin import BUILTINS
 from backfill.spec import JobSpec
 from backfill.time.durations import Fixed
+from tests.pages import ROOT, blocks, page
 
-ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
-
-
-def page(name: str) -> str:
-    return (ROOT / "docs" / name).read_text(encoding="utf-8")
 
 
 def rows(text: str, first: str) -> Iterator[list[str]]:
@@ -54,15 +50,14 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 
 def test_every_page_is_linked_from_the_readme() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = page("README.md")
     for path in ROOT.glob("docs/*.md"):
         assert f"(docs/{path.name}" in text, path.name
 
 
 def test_the_job_file_of_windows(tmp_path: Path) -> None:
-    (tmp_path / "job.yaml").write_text(
-        page("windows.md").split("```yaml\n")[1].split("```")[0], encoding="utf-8"
-    )
+    [text] = blocks("docs/windows.md", "yaml")
+    (tmp_path / "job.yaml").write_text(text, encoding="utf-8")
     job = JobSpec.load(tmp_path / "job.yaml")
     names = ["sessions", "daily", "fiscal", "trailing", "growing", "moving", "hundreds"]
     assert list(job.windows) == names
@@ -81,12 +76,12 @@ def test_the_conventions_of_engines() -> None:
             str(Fixed(engine.tick_us)).replace("us", " µs").replace("ms", " ms"),
         ]
 
-    table = list(rows(page("windows.md"), "engine"))
+    table = list(rows(page("docs/windows.md"), "engine"))
     assert table == [conventions(engine) for engine in ENGINES.values()]
 
 
 def test_every_aggregate_is_listed() -> None:
-    cells = " ".join(cell for cell, _ in rows(page("windows.md"), "aggregate"))
+    cells = " ".join(cell for cell, _ in rows(page("docs/windows.md"), "aggregate"))
     named = re.findall(r"`([^`]+)`", cells)
     assert {re.split(r"\W", text)[0] for text in named} == set(FACTORIES)
     for text in named:
@@ -94,10 +89,14 @@ def test_every_aggregate_is_listed() -> None:
 
 
 def test_every_cause_is_listed() -> None:
-    causes = {name.strip("`"): since for name, since in rows(page("reconciling.md"), "cause")}
+    causes = {name.strip("`"): since for name, since in rows(page("docs/reconciling.md"), "cause")}
     assert causes == {name: cause.since for name, cause in CAUSES.items()}
 
 
 def test_every_check_is_listed() -> None:
-    cells = " ".join(check for _, check, _ in rows(page("checks.md"), "on"))
+    cells = " ".join(check for _, check, _ in rows(page("docs/checks.md"), "on"))
     assert set(re.findall(r"`(\w+)`", cells)) == set(BUILTINS)
+
+
+def test_the_checks_of_the_readme_are_those_of_their_page() -> None:
+    assert blocks("docs/checks.md", "yaml") == blocks("README.md", "yaml")[1:]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,19 +13,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from backfill.spec import JobSpec
+from tests.pages import ROOT, blocks
 
-ROOT = Path(__file__).parents[1]
 EVENTS = "data/samples/events"
-
-
-def blocks(language: str) -> list[str]:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
 def test_the_job_file(tmp_path: Path) -> None:
     """The whole job file, and the checks that can be added to it."""
-    text, checks = blocks("yaml")
+    text, checks = blocks("README.md", "yaml")
     suite = {"name": "s", "expectations": [{"type": "expect_table_row_count_to_be_between"}]}
     (tmp_path / "suites").mkdir()
     (tmp_path / "suites" / "sessions.json").write_text(json.dumps(suite), encoding="utf-8")
@@ -55,7 +49,7 @@ def test_what_the_demo_prints(samples: Path) -> None:
             check=True,
         )
         printed += done.stdout
-    shown = next(block for block in blocks("") if block.startswith("read  "))
+    shown = next(block for block in blocks("README.md", "") if block.startswith("read  "))
     # The folder and the time differ, and so does the width that the table is padded to.
     words = [line.split() for line in shown.splitlines() if "─" not in line and line.strip("… ")]
     lines = [line.split() for line in printed.splitlines()]
@@ -73,7 +67,7 @@ def run(code: str, path: str, names: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_lines_of_the_notebook(spark: SparkSession) -> None:
-    (text,) = blocks("python")
+    (text,) = blocks("README.md", "python")
     names = run(text, EVENTS, {})
     assert names["sessions"].columns == [
         "user_id",

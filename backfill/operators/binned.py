@@ -15,7 +15,6 @@ from operator import and_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from backfill.columns import is_collated, quoted
 from backfill.operators.grids import floor_to
@@ -60,7 +59,7 @@ def binned(
     present = reduce(and_, (F.col(quoted(name)).isNotNull() for name in (*keys, AT)))
     if how in ("inner", "semi"):
         own = own.where(present)
-    hashed = [name for name in keys if _has_hash(own.schema[name].dataType)]
+    hashed = [name for name in keys if not is_collated(own.schema[name].dataType)]
     standing = own.withColumn(_PLACE, _hashed(hashed, floor_to(at, width, 0)))
     # The positions of the own frame that a row is within reach of.
     low, high = at - reach.high, at - reach.low
@@ -96,8 +95,3 @@ def binned(
 def _hashed(keys: Sequence[str], bin: Column) -> Column:
     """One number for key and bin: Spark sorts by one number several times as fast as by text."""
     return F.xxhash64(*(F.col(quoted(name)) for name in keys), bin)
-
-
-def _has_hash(type: T.DataType) -> bool:
-    """Whether equal values have equal hashes; texts that are equal by a collation do not."""
-    return not is_collated(type)

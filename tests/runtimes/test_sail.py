@@ -590,20 +590,26 @@ def test_names_that_are_patterns_are_refused(
         open_source(spark, SourceOptions(path=str(tmp_path), format="parquet"))
 
 
+def job_with_ids(folder: Path, columns: dict[str, Any], windows: str) -> Job:
+    """A job over events with k, at (µs) and id; `windows` is YAML, with what follows."""
+    pq.write_table(pa.table(columns), folder / "events.parquet")
+    (folder / "job.yaml").write_text(
+        "source: {path: events.parquet, format: parquet}\n"
+        "events: {key: k, time: at, time_format: epoch_us, id: id}\n"
+        f"tables: {{path: out}}\nwindows:\n{windows}"
+    )
+    return Job.load(folder / "job.yaml")
+
+
 def test_the_first_of_copies_without_an_arrival(spark: SparkSession, tmp_path: Path) -> None:
     rows = [("a", 0, "1", "x"), ("a", 0, "1", "x"), ("a", 0, "2", None), ("a", 1, "3", "y")]
     columns = dict(zip(("k", "at", "id", "page"), map(list, zip(*rows, strict=True)), strict=True))
-    pq.write_table(pa.table(columns), tmp_path / "events.parquet")
-    (tmp_path / "job.yaml").write_text(
-        "source: {path: events.parquet, format: parquet}\n"
-        "events: {key: k, time: at, time_format: epoch_us, id: id}\n"
-        "windows:\n"
+    settings = (
         "  hourly: {tumbling: {size: 1h}, aggregates: {n: count, last: last(page)}}\n"
         "  visits: {session: {gap: 1h}, aggregates: {n: count, last: last(page)}}\n"
         "checks: {builtin: {quarantined_share: off}}\n"
-        "tables: {path: out}\n"
     )
-    job = Job.load(tmp_path / "job.yaml")
+    job = job_with_ids(tmp_path, columns, settings)
     job.run(spark)
     for name in ("hourly", "visits"):
         windows = job.table(name, spark).select("n", "last").collect()
@@ -789,14 +795,8 @@ def test_many_events_with_an_id(spark: SparkSession, tmp_path: Path) -> None:
     """Sail 0.7.2 needs gigabytes to count so many distinct structs beside another aggregate."""
     places = range(40_000)
     columns = {"k": [f"u{n % 500}" for n in places], "at": places, "id": places}
-    pq.write_table(pa.table(columns), tmp_path / "events.parquet")
-    (tmp_path / "job.yaml").write_text(
-        "source: {path: events.parquet, format: parquet}\n"
-        "events: {key: k, time: at, time_format: epoch_s, id: id}\n"
-        "windows: {daily: {tumbling: {size: 1d}, aggregates: {n: count}}}\n"
-        "tables: {path: out}\n"
-    )
-    assert Job.load(tmp_path / "job.yaml").run(spark).accepted == len(places)
+    windows = "  daily: {tumbling: {size: 1d}, aggregates: {n: count}}\n"
+    assert job_with_ids(tmp_path, columns, windows).run(spark).accepted == len(places)
 
 
 @on_sail

@@ -10,6 +10,7 @@ from backfill.folders import LocalFolder
 from backfill.ledger.state import settings
 from backfill.windows import JoinWindow, by_place
 from backfill.windows.message_gaps import messages
+from tests.pages import blocks
 from tests.spec.test_job_file import load, problems
 
 pytestmark = pytest.mark.one_lane
@@ -49,8 +50,7 @@ def test_a_join_is_a_table(tmp_path: Path) -> None:
 
 
 def test_the_documented_job_file(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[2] / "docs/joins.md").read_text(encoding="utf-8")
-    spec = load(tmp_path, text.split("```yaml\n")[1].split("```")[0])
+    spec = load(tmp_path, blocks("docs/joins.md", "yaml")[0])
     sold, unsold = (entry.window for entry in spec.windows.values())
     assert isinstance(sold, JoinWindow)
     assert isinstance(unsold, JoinWindow)

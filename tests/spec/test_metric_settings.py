@@ -10,6 +10,7 @@ from backfill import aggregates as agg
 from backfill.spec import JobSpec
 from backfill.time.durations import Fixed
 from backfill.windows import MetricSlices, RollingWindow
+from tests.pages import blocks
 from tests.spec.test_job_file import load, problems
 
 pytestmark = pytest.mark.one_lane
@@ -49,8 +50,7 @@ def named(tmp_path: Path, by: str) -> list[str]:
 
 
 def test_the_documented_job_file(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[2] / "docs/metrics.md").read_text(encoding="utf-8")
-    spec = load(tmp_path, text.split("```yaml\n")[1].split("```")[0])
+    spec = load(tmp_path, blocks("docs/metrics.md", "yaml")[0])
     tables = ["cards_by_account", "cards_by_account_country", "all", "all_slices"]
     assert list(spec.windows) == tables
 
