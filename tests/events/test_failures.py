@@ -48,7 +48,7 @@ def test_paths_with_blanks_are_told_whole(spark: SparkSession, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (
             "o1.collect: [FAILED_READ_FILE.PARQUET_COLUMN_DATA_TYPE_MISMATCH] Encountered error "
@@ -79,9 +79,9 @@ def test_paths_with_blanks_are_told_whole(spark: SparkSession, tmp_path: Path) -
         ),
     ],
 )
-def test_causes_that_are_text_only(text: str, told: str) -> None:
+def test_causes_that_are_text_only(text: str, message: str) -> None:
     """Py4J and streaming queries give such causes on Spark 4.1 and later."""
-    assert told in str(translate(RuntimeError(text)))
+    assert message in str(translate(RuntimeError(text)))
 
 
 def test_others_pass(spark: SparkSession) -> None:

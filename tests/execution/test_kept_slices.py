@@ -86,8 +86,8 @@ def job(tmp_path: Path) -> Job:
     return Job.load(tmp_path / "job.yaml")
 
 
-def accepted(told: list[str]) -> int:
-    [line] = [message for message in told if message.endswith("events accepted")]
+def accepted(messages: list[str]) -> int:
+    [line] = [message for message in messages if message.endswith("events accepted")]
     return int(line.split()[0])
 
 

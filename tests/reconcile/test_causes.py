@@ -348,13 +348,13 @@ def test_a_tombstone_that_is_missing() -> None:
     assert causes(explanations) == [(("tombstone_missing",), True)]
 
 
-def test_a_restart_that_was_told_and_one_that_was_not() -> None:
+def test_a_restart_that_is_known_and_one_that_is_not() -> None:
     events = [event(0, 0), event(1_000, 1, 2), event(20, 2, 4), event(900, 3, 8), event(21, 4, 16)]
-    told, stream = stream_of(events, grace="10s", retention="1d", restarts=(2,))
-    untold, _ = stream_of(events, grace="10s", retention="1d")
+    operator, stream = stream_of(events, grace="10s", retention="1d", restarts=(2,))
+    unaware, _ = stream_of(events, grace="10s", retention="1d")
     batch = batch_of(events)
-    assert causes(explained(untold, events, batch, stream))[0][0][0] in ("restart", "late")
-    assert all(explanation.proved for explanation in explained(told, events, batch, stream))
+    assert causes(explained(unaware, events, batch, stream))[0][0][0] in ("restart", "late")
+    assert all(explanation.proved for explanation in explained(operator, events, batch, stream))
 
 
 def test_what_the_batch_lacks() -> None:
@@ -403,12 +403,12 @@ def test_without_the_order_of_arrival_lateness_is_possible_and_not_proved() -> N
 
 def test_a_restart_whose_state_was_restored() -> None:
     events = [event(0, 0), event(101, 1, 2), event(20, 2, 4), event(40, 3, 8)]
-    untold, _ = stream_of(events, grace="10s")
+    unaware, _ = stream_of(events, grace="10s")
     for restored in (False, True):
         # A restored store knows how far time had come, and hides the session of second 0.
         _, stream = stream_of(events, grace="10s", restarts=(2,), restored=restored)
         assert len(stream) == (4 if restored else 2)
-        explanations = explained(untold, events, batch_of(events), stream)
+        explanations = explained(unaware, events, batch_of(events), stream)
         assert causes(explanations) == ([(("restart", "engine_loss"), False)] if restored else [])
     assert explanations[0].evidence["restored"] is True
 

@@ -255,8 +255,9 @@ def test_formats_of_keys_and_values(spark: SparkSession, tmp_path: Path) -> None
 
     # The value as JSON in a text file, as an object and as text, beside a key in hex.
     data = (json.dumps({"user": "ü", "shop.id": 7}).encode() + window).hex()
-    for name, told in (("object", value), ("text", json.dumps(value))):
-        path = write_rows(tmp_path / f"{name}.json", [record(data, told, 1), record(data, None, 0)])  # type: ignore[arg-type]
+    for name, json_value in (("object", value), ("text", json.dumps(value))):
+        rows = [record(data, json_value, 1), record(data, None, 0)]  # type: ignore[arg-type]
+        path = write_rows(tmp_path / f"{name}.json", rows)
         decoded = stream(
             spark,
             path,
@@ -297,11 +298,11 @@ def test_formats_of_keys_and_values(spark: SparkSession, tmp_path: Path) -> None
             ("offset", pa.int64()),
         ]
     )
-    told = {"user": "ü", "shop.id": 7, "window": {"start": 10, "end": 20}}
+    record_key = {"user": "ü", "shop.id": 7, "window": {"start": 10, "end": 20}}
     rows = [
-        record(told, {**value, "total`s": 1.5}, 1),  # type: ignore[arg-type]
-        record({**told, "user": "gone"}, {**value, "total`s": 1.5}, 2),  # type: ignore[arg-type]
-        record({**told, "user": "gone"}, None, 3),  # type: ignore[arg-type]
+        record(record_key, {**value, "total`s": 1.5}, 1),  # type: ignore[arg-type]
+        record({**record_key, "user": "gone"}, {**value, "total`s": 1.5}, 2),  # type: ignore[arg-type]
+        record({**record_key, "user": "gone"}, None, 3),  # type: ignore[arg-type]
     ]
     path = write_rows(tmp_path / "struct.parquet", rows, schema)
     decoded = stream(

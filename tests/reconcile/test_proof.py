@@ -147,13 +147,13 @@ def test_every_fault_is_told_and_nothing_else(
     assert result.matched + differ == result.batch
 
 
-def _check(fault: str, told: list[tuple[tuple[str, ...], bool]]) -> None:
+def _check(fault: str, results: list[tuple[tuple[str, ...], bool]]) -> None:
     """Checks that each differing row has its cause, and is proved if the inputs can prove it."""
     if fault == "unexplained":
-        assert told == [(("unexplained",), False)]
+        assert results == [(("unexplained",), False)]
     elif fault == "restart":
-        assert {*told} <= {(("restart", "late"), False), (("late",), True)}
+        assert {*results} <= {(("restart", "late"), False), (("late",), True)}
     else:
         true = {"missing_in_stream"} if fault == "cut" else set(fault.split())
-        assert {cause for causes, _ in told for cause in causes} == true
-        assert all(proved for _, proved in told)
+        assert {cause for causes, _ in results for cause in causes} == true
+        assert all(proved for _, proved in results)

@@ -267,7 +267,7 @@ tables: {{path: out}}
 
 @on_sail
 @pytest.mark.parametrize(
-    ("column", "told"),
+    ("column", "message"),
     [
         (pa.array(["a"]).dictionary_encode(), r"cannot be read: Dictionary\(Int32, Utf8\)\."),
         (
@@ -277,17 +277,17 @@ tables: {{path: out}}
     ],
 )
 def test_types_of_arrow_that_are_not_read(
-    spark: SparkSession, tmp_path: Path, column: pa.Array, told: str
+    spark: SparkSession, tmp_path: Path, column: pa.Array, message: str
 ) -> None:
     pq.write_table(pa.table({"value": column}), tmp_path / "a.parquet")
     source = SourceOptions(path=str(tmp_path), format="parquet")
-    with pytest.raises(SourceError, match=told):
+    with pytest.raises(SourceError, match=message):
         open_source(spark, source)
 
 
 @on_sail
 @pytest.mark.parametrize(
-    ("expression", "told"),
+    ("expression", "message"),
     [
         ("1 / id", "division by zero"),
         ("1 % id", "division by zero"),
@@ -298,9 +298,9 @@ def test_types_of_arrow_that_are_not_read(
         ("cast(id + 1000 as decimal(2, 0))", "too large for its type"),
     ],
 )
-def test_errors_in_expressions(spark: SparkSession, expression: str, told: str) -> None:
+def test_errors_in_expressions(spark: SparkSession, expression: str, message: str) -> None:
     frame = spark.range(1).withColumn("text", F.lit("abc"))
-    with pytest.raises(ColumnError, match=told), spark_errors():
+    with pytest.raises(ColumnError, match=message), spark_errors():
         frame.selectExpr(expression).collect()
 
 

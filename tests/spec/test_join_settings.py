@@ -135,12 +135,12 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "told"), BAD)
-def test_what_is_refused(tmp_path: Path, old: str, new: str, told: list[str]) -> None:
+@pytest.mark.parametrize(("old", "new", "words"), BAD)
+def test_what_is_refused(tmp_path: Path, old: str, new: str, words: list[str]) -> None:
     text = JOB.replace("    on: [user_id]\n", "") if old == "key: user_id" else JOB
     assert old in text
     refusal = "\n".join(problems(tmp_path, text.replace(old, new)))
-    assert all(part in refusal for part in told), refusal
+    assert all(word in refusal for word in words), refusal
 
 
 def test_an_engine_with_milliseconds(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_several_sources(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sources", "told"),
+    ("sources", "message"),
     [
         ("", "source: is missing. Give source, or sources by name"),
         ("source: {path: c, format: csv}\n" + SOURCES, "source: can't be combined with sources"),
@@ -204,7 +204,7 @@ def test_several_sources(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_sources_that_are_refused(tmp_path: Path, sources: str, told: str) -> None:
+def test_sources_that_are_refused(tmp_path: Path, sources: str, message: str) -> None:
     refusal = "\n".join(problems(tmp_path, sources + JOB.split("\n", 1)[1]))
-    assert told in refusal
+    assert message in refusal
     assert "s3cret" not in refusal

@@ -159,7 +159,7 @@ def streamed(spark: SparkSession, to: Path, window: str) -> list[Row]:
 class World:
     """The queries after their first start, and after another one."""
 
-    told: list[str]
+    messages: list[str]
     done: list[dict[str, Streamed]]
     found: list[dict[str, list[Row]]]
     conf: list[str | None]
@@ -176,7 +176,7 @@ def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worl
         for number, events in enumerate(files, first):
             write(folder / "events", number, events, *(UNUSABLE if number == 1 else ()))
         to = folder / "streamed"
-        done = job.stream(spark, to=to, files_per_batch=1, progress=world.told.append)
+        done = job.stream(spark, to=to, files_per_batch=1, progress=world.messages.append)
         world.done.append(done)
         world.found.append({name: streamed(spark, to, name) for name in done})
     world.conf.append(spark.conf.get(provider, None))
@@ -227,7 +227,7 @@ def test_the_session_keeps_its_settings(world: World) -> None:
 
 @pytest.mark.slow
 def test_batches_are_told(world: World) -> None:
-    assert "sessions: batch 0: 11 rows read, 0 windows written" in world.told
+    assert "sessions: batch 0: 11 rows read, 0 windows written" in world.messages
 
 
 ALL = """\
