@@ -76,7 +76,8 @@ SAIL_TESTS := tests/aggregates tests/rows tests/runtimes/test_sail.py $(addprefi
 	tests/ledger/test_event_changes.py tests/planning/test_closure.py $(addprefix tests/execution/, \
 	test_invariant.py test_late.py test_kill.py test_edges.py test_session_rules.py \
 	test_event_rows.py test_count_rows.py test_metric_rows.py test_join_tables.py test_bots.py \
-	test_retention.py test_erase.py test_meanwhile.py) tests/events/test_sources.py tests/events/test_several.py \
+	test_retention.py test_erase.py test_meanwhile.py test_added_tables.py) \
+	tests/events/test_sources.py tests/events/test_several.py \
 	tests/ledger/test_arrivals.py tests/ledger/test_iceberg_source.py \
 	tests/engines tests/reconcile $(filter-out $(NOT_ON_SAIL),$(wildcard tests/quality/test_*.py)) \
 	tests/joins/test_reconciled_tables.py tests/joins/test_reconciled_joins.py

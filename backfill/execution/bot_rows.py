@@ -6,7 +6,7 @@ windows that start on these dates.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -42,27 +42,34 @@ class BotRows:
 
 
 def bots_of_range(
-    context: Context, part: RangeInput, bots: DataFrame | None, covered: Dates
+    context: Context, parts: Sequence[RangeInput], bots: DataFrame | None, covered: Dates
 ) -> BotRows | None:
     """What a run over a range changes.
 
     Args:
         context: the run's context.
-        part: the range.
-        bots: the bots among the events that it has read: key (inner names), time and rule.
+        parts: the range, for each group of tables that have counted the same.
+        bots: the bots among the events that were read for the last part: key (inner names), time
+            and rule.
         covered: the dates that are covered after the run.
     """
     if context.spec.bots is None:
         return None
+    part = parts[-1]
     counts: dict[str, int] = {}
     rows = None
     if bots is not None:
         rows = named(context.reader.events(part.counted, part.read), bots, bots_key(context))
         counts = _counts(rows)
-    state = part.states[0]
-    if state.record is not None and (context.replaced(state) or not in_step(context)):
+    record = part.states[0].record
+    if len(parts) > 1:
+        by_any = [group.counted for group in parts if group.states[0].record is not None]
+        counted = {
+            path: Dates.union(counted[path] for counted in by_any) for path in context.inputs
+        }
+        return _every(context, counted, covered, counts)
+    if record is not None and (context.replaced(part.states[0]) or not in_step(context)):
         return _every(context, part.counted, covered, counts)
-    record = state.record
     before = NONE if record is None else record.covered
     zone = context.spec.timezone
     coming = None if rows is None else rows.where(_on(covered - before, zone))
@@ -73,19 +80,19 @@ def bots_of_range(
     return BotRows(coming, leaving, False, counts)
 
 
-def late_bots(context: Context, anew: JudgedAnew | None, covered: Dates) -> BotRows | None:
+def late_bots(context: Context, anew: JudgedAnew | None, *, every: bool) -> BotRows | None:
     """What late events change.
 
     Args:
         context: the run's context.
-        anew: who is a bot now; None if nothing is late, or if tables have counted different
-            inputs.
-        covered: the dates that the tables cover.
+        anew: who is a bot now; None if nothing is late.
+        every: whether all events are judged, since tables have counted different inputs.
     """
     if context.spec.bots is None:
         return None
     counts = {} if anew is None else _counts(anew.late_rows)
-    if not in_step(context):
+    covered = Dates.union(context.tables[name].settled.covered for name in context.spec.windows)
+    if every or not in_step(context):
         return _every(context, context.all_dates, covered, counts)
     if anew is None:
         return BotRows(None, None, False, counts)

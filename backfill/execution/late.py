@@ -2,51 +2,48 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import and_
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from backfill.columns import END, EVENTS, START, TIME, column
+from backfill.columns import END, EVENTS, START
 from backfill.conservation import Totals, check_held
 from backfill.execution.bot_rows import late_bots
 from backfill.execution.change import Computed, ComputedWindows, TableChange
 from backfill.execution.changed_windows import changed_windows, spans_of
 from backfill.execution.dropped import dropped_of
+from backfill.execution.late_events import LateEvents, read_late, seen_again
 from backfill.execution.late_keys import late_keys
 from backfill.execution.late_rows import late_rows
 from backfill.execution.merged_windows import LATE, merged
 from backfill.execution.quarantine import unusable
 from backfill.execution.rebuild import Rebuild, behind, rebuilt
-from backfill.execution.retention import duplicates_of, lasting, past_if_any
+from backfill.execution.retention import (
+    lasting,
+    past_if_any,
+)
 from backfill.execution.rewrite import rewrite_files
 from backfill.execution.run_result import Past
 from backfill.execution.staging import Staging
-from backfill.ledger.record import Record, between
+from backfill.ledger.record import between
 from backfill.ledger.state import State
-from backfill.operators.calendar import local_date
-from backfill.planning.bots import People, people, without
+from backfill.planning.bots import People, people
 from backfill.planning.computed import computed_extents, computed_with, hull
 from backfill.planning.context import Context
-from backfill.planning.judged_anew import JudgedAnew
-from backfill.planning.late import judged_late
 from backfill.planning.published_windows import candidates, published, with_bounds
 from backfill.planning.replaced_windows import FEW, ReplacedWindows, of_keys, sent
-from backfill.planning.slicing import counted_slices, slices
+from backfill.planning.slicing import slices
 from backfill.planning.stages import LateInputs, MergeStage
 from backfill.planning.time_spans import dates_looked_at, dates_over, starts_on, widened
-from backfill.planning.whole_sessions import bots_key
 from backfill.quality.events import Counted
 from backfill.rows.compute import Built, Sliced
 from backfill.rows.definition import Definition
 from backfill.runtimes.differences import computed_once
 from backfill.store import FileBitmap
-from backfill.time.dates import NONE, Dates
+from backfill.time.dates import Dates
 from backfill.windows import SessionWindow, SlidingWindow, TableWindow, by_place
 
 #: With more staged rows than this, the gate checks only those of keys that the run computed.
@@ -75,19 +72,13 @@ class _Merged:
     """The result of merging late events into tables that have counted the same inputs.
 
     Attributes:
-        horizon: the largest event time, µs.
-        anew: who is a bot now; None for a job without rules for bots.
+        late: the late events.
         past: what is beyond retention.
-        facts: for `history`.
-        counted: the events, for the gate.
     """
 
     tables: list[TableChange]
-    horizon: int
-    anew: JudgedAnew | None
+    late: LateEvents
     past: Past | None
-    facts: Mapping[str, int]
-    counted: Counted
 
 
 def compute_late(context: Context, staging: Staging, stage: MergeStage) -> Computed:
@@ -103,70 +94,66 @@ def compute_late(context: Context, staging: Staging, stage: MergeStage) -> Compu
         ConservationError: events were lost in the computation.
     """
     merges = [_merged(context, staging, late) for late in stage.late]
-    last = merges[-1] if merges else None
     tables = [change for merge in merges for change in merge.tables]
-    closure = reduce(Dates.__or__, [change.closure for change in tables if change.closure], NONE)
-    gone = None if last is None else last.past
-    anew = merges[0].anew if len(merges) == 1 else None
-    covered = context.tables[next(iter(context.spec.windows))].settled.covered
-    bots = late_bots(context, anew, covered)
-    quarantine = unusable(context, staging, stage.unseen, gone, closure, bots)
-    read = sum(merge.facts["read"] for merge in merges) + quarantine.rows
+    closure = Dates.union(change.closure for change in tables if change.closure)
+    late, gone, again = None, None, None
+    if stage.again:
+        late, gone, again = seen_again(context, stage.again)
+    elif merges:
+        # There is only one.
+        late, gone = merges[0].late, merges[0].past
+    bots = late_bots(context, None if late is None else late.anew, every=bool(stage.again))
+    quarantine = unusable(context, staging, stage.unseen, gone, closure, bots, again)
+    counts = {"read": 0, "accepted": 0, "duplicates": 0} if late is None else late.counts(gone)
     counted = None
-    if last is not None:
-        people = read - quarantine.rows + quarantine.unusable
-        counted = replace(last.counted, read=people, quarantined=quarantine.unusable)
+    if late is not None:
+        counted = Counted(
+            sliced=late.sliced,
+            sums=late.sums.also,
+            events=late.events,
+            id=context.spec.id,
+            read=late.read + quarantine.unusable,
+            quarantined=quarantine.unusable,
+        )
     return Computed(
         tables=tables,
         quarantine=quarantine,
         counted=counted,
-        read=read,
-        accepted=sum(merge.facts["accepted"] for merge in merges),
-        duplicates=sum(merge.facts["duplicates"] for merge in merges),
-        horizon=None if last is None else last.horizon,
+        read=counts["read"] + quarantine.rows,
+        accepted=counts["accepted"],
+        duplicates=counts["duplicates"],
+        horizon=None if late is None else late.horizon(context, list(context.spec.windows)),
     )
 
 
-def _merged(context: Context, staging: Staging, late: LateInputs) -> _Merged:
+def _merged(context: Context, staging: Staging, inputs: LateInputs) -> _Merged:
     """Merges late events into tables that have counted the same."""
-    states = [context.tables[name] for name in late.tables]
-    record = states[0].settled
-    events, read = _late_events(context, record, late.inputs)
-    anew = judged_late(context, record, late.inputs)
+    states = [context.tables[name] for name in inputs.tables]
+    late = read_late(context, inputs.inputs, inputs.tables)
+    anew, sliced, sums = late.anew, late.sliced, late.sums
     went = None
     if anew is not None:
-        events = without(events, anew.bots(context), bots_key(context)).unionByName(anew.came)
-        read = None if read is None else read - anew.late_bots + anew.ceased
         context.progress(
             f"{anew.late_bots:,} late rows are bots' events; of the events counted before, "
             f"{anew.became:,} now count as bots' and {anew.ceased:,} no longer do"
         )
         if anew.became:
-            went = slices(context, anew.went, late.tables, computed_once).by_key()
+            went = slices(context, anew.went, inputs.tables, computed_once).by_key()
             went = replace(went, frame=computed_once(went.frame))
-    sliced, sums = counted_slices(context, events, late.tables)
     context.progress(f"{sums.accepted:,} late events")
-    read = sums.rows if read is None else read
-    latest = (record.horizon, sums.horizon, None if anew is None else anew.last)
-    horizon = max(time for time in latest if time is not None)
+    horizon = late.horizon(context, inputs.tables)
     # Events of bots are included: they count in judging who is a bot.
     times = (sums.first, sums.horizon, *((anew.first, anew.last) if anew is not None else ()))
-    known = None if went is None else _people_nearby(context, late.tables, sliced, went)
+    known = None if went is None else _people_nearby(context, inputs.tables, sliced, went)
     computed = {}
     for state in states:
-        of = Rebuild(context, state, late.tables, sliced, known)
+        of = Rebuild(context, state, inputs.tables, sliced, known)
         windows = _window(of, staging, sums, horizon, went)
         context.progress(f"{state.name}: {windows.rewrite.rows:,} windows changed")
         computed[state.name] = windows
     every = {name: table_windows.every for name, table_windows in computed.items()}
-    gone = past_if_any(context, events, every, sums, horizon)
-    facts = {
-        "late": sums.accepted,
-        "read": read,
-        "accepted": sums.accepted - (gone.events if gone else 0),
-        # Copies of each other, and of events that were counted before.
-        "duplicates": duplicates_of(sums, gone) + read - sums.rows,
-    }
+    gone = past_if_any(context, late.events, every, sums, horizon)
+    facts = {"late": sums.accepted, **late.counts(gone)}
     few = sliced if sums.accepted <= FEW and went is None else None
     tables = []
     for state in states:
@@ -184,15 +171,7 @@ def _merged(context: Context, staging: Staging, late: LateInputs) -> _Merged:
                 computed=_computed(context, state, windows.rewrite.staged.rows, frame, few),
             )
         )
-    counted = Counted(
-        sliced=sliced,
-        sums=sums.also,
-        events=events,
-        id=context.spec.id,
-        read=read,
-        quarantined=0,
-    )
-    return _Merged(tables, horizon, anew, gone, facts, counted)
+    return _Merged(tables, late, gone)
 
 
 def _computed(
@@ -221,46 +200,6 @@ def _computed(
         assert few.events is not None
         own = few.events.select(*few.key.inner).distinct()
     return of_keys(bounded, F.broadcast(own), few.key.inner, "left_semi")
-
-
-def _late_events(
-    context: Context, record: Record, late: Mapping[str, Dates]
-) -> tuple[DataFrame, int | None]:
-    """The late events without those that were counted before, and how many there are with them.
-
-    Without an id none can be recognized: all are returned, and are not counted here.
-    """
-    events = context.reader.events(late)
-    return (events, None) if context.spec.id is None else _not_counted(context, events, record)
-
-
-def _not_counted(context: Context, events: DataFrame, record: Record) -> tuple[DataFrame, int]:
-    """The events without redeliveries of those in the windows already, and how many with them.
-
-    Only key, time and id are looked up, on the dates that late events fall in.
-    """
-    spec = context.spec
-    assert spec.id is not None
-    dates, rows = _dates(events, spec.timezone)
-    counted = {path: file.counted & dates for path, file in record.inputs.items()}
-    before = context.reader.events({path: days for path, days in counted.items() if days})
-    names = [*spec.key, spec.id]
-    known = before.select(
-        *(column(name).alias(f"_known{i}") for i, name in enumerate(names)),
-        F.col(TIME).alias("_known_time"),
-    )
-    same = [column(name).eqNullSafe(F.col(f"_known{i}")) for i, name in enumerate(names[:-1])]
-    same += [column(spec.id) == F.col(f"_known{len(names) - 1}")]
-    same += [F.col(TIME) == F.col("_known_time")]
-    return events.join(known, reduce(and_, same), "left_anti"), rows
-
-
-def _dates(events: DataFrame, zone: str) -> tuple[Dates, int]:
-    """The dates that events fall in, and how many events there are."""
-    date = local_date(F.col(TIME), zone)
-    rows = events.groupBy(date).agg(F.count(F.lit(1))).collect()
-    dates = Dates.of((row[0], row[0] + dt.timedelta(days=1)) for row in rows)
-    return dates, sum(row[1] for row in rows)
 
 
 def _people_nearby(

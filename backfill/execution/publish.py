@@ -152,6 +152,7 @@ def _publish_quarantine(context: Context, computed: Computed, known: Mapping[str
             covered=change.covered,
             horizon=computed.horizon,
             inputs=change.inputs,
+            gone=change.gone,
             bots=bots,
         ),
     )
@@ -161,7 +162,7 @@ def _quarantines_nothing(context: Context, computed: Computed) -> bool:
     """Whether the quarantine stays as it is."""
     change = computed.quarantine
     nothing = change.inputs is not None and not (
-        change.inputs or change.staged.rows or change.replaces
+        change.inputs or change.gone or change.staged.rows or change.replaces
     )
     return nothing and context.tables[QUARANTINE].version is not None
 
@@ -222,6 +223,7 @@ def _recorded(
     times: tuple[int, int] | None = None,
     anew: bool = False,
     inputs: Mapping[str, Input] | None = None,
+    gone: Sequence[str] = (),
     bots: str | None = None,
 ) -> Callable[[dict[str, Any] | None], dict[str, Any]]:
     """Builds the record of a commit from the record of the version below it.
@@ -236,6 +238,7 @@ def _recorded(
         anew: whether it counted everything again.
         inputs: what it looked at, besides what is recorded; None: every input of the snapshot, and
             no other.
+        gone: the inputs that are recorded no more.
         bots: for the quarantine, a mark of the counted events that its bots are from.
     """
     own = settings(context.spec, state.name)
@@ -248,8 +251,12 @@ def _recorded(
         old_horizon = None if state.record is None else state.record.horizon
         if before is not None and base.horizon not in (old_horizon, horizon):
             raise _moved(state.name)
+        seen = context.inputs
+        if inputs is not None:
+            known = {path: file for path, file in base.inputs.items() if path not in gone}
+            seen = {**known, **inputs}
         after = base.with_counted(
-            context.inputs if inputs is None else {**base.inputs, **inputs},
+            seen,
             on=ALL if before is None else counted,
             covered=covered,
             late=context.late,

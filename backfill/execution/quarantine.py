@@ -32,6 +32,8 @@ def unusable(
     past: Past | None,
     closure: Dates,
     bots: BotRows | None,
+    again: DataFrame | None = None,
+    gone: Sequence[str] = (),
 ) -> QuarantineChange:
     """Writes what a run over part of the dates cannot use.
 
@@ -42,6 +44,9 @@ def unusable(
         past: events beyond retention, from any input.
         closure: the run's dates.
         bots: what changes for the events of bots; None for a job without rules for bots.
+        again: events whose rows are removed, because all tables were looked at again to decide
+            which are beyond retention; None if they were not.
+        gone: the inputs that do not exist now, and whose events are in no table after the run.
     """
     counts: dict[str, int] = {}
     rows: list[DataFrame] = []
@@ -60,7 +65,9 @@ def unusable(
         if bots.coming is not None:
             added = True
             rows.append(bots.coming)
-    known, replaced, kept = _quarantined(context, new, bots)
+    leaving = again if again is not None or bots is None else bots.leaving
+    every = bots is not None and bots.every
+    known, replaced, kept = _quarantined(context, [*new, *gone], leaving, every=every)
     staged = staging.quarantine(
         reduce(DataFrame.unionByName, rows) if rows else None,
         known=known if added else None,
@@ -73,6 +80,7 @@ def unusable(
         reasons=counts,
         unusable=count,
         inputs={path: context.inputs[path] for path in new},
+        gone=gone,
         closure=closure,
         facts={"quarantined": of_bots + (past.rows if past is not None else 0)},
     )
@@ -112,20 +120,26 @@ def _bad(events: DataFrame | None, past: Past | None) -> DataFrame | None:
 
 
 def _quarantined(
-    context: Context, new: Sequence[str], bots: BotRows | None
+    context: Context, inputs: Sequence[str], leaving: DataFrame | None, *, every: bool
 ) -> tuple[DataFrame | None, list[str], DataFrame | None]:
-    """What stays in the quarantine: all but rows of changed inputs and of bots that leave.
+    """What stays in the quarantine: all but rows of some inputs, of bots, and of other events.
+
+    Args:
+        context: the run's context.
+        inputs: those whose rows leave, if there are any.
+        leaving: the events that leave; None: none do.
+        every: whether all rows of bots leave.
 
     Returns:
-        The rows that stay; the files to be rewritten, which are all files if an input has changed
-        or all bots leave; and the rows that stay from these files, None if nothing is rewritten.
+        The rows that stay; the files to be rewritten, which are all files if rows of an input or
+        all bots leave; and the rows that stay from these files, None if nothing is rewritten.
     """
     state = context.tables[QUARANTINE]
     if state.table is None:
         return None, [], None
     rows = state.table.read(context.spark)
     known: Mapping[str, object] = {} if state.record is None else state.record.inputs
-    changed = [path for path in new if path in known]
+    changed = [path for path in inputs if path in known]
     files: list[str] = []
     if changed:
         # The path is followed by the line in an access log, by partition and offset in a topic.
@@ -133,23 +147,23 @@ def _quarantined(
         before = F.regexp_replace(path, r":\d+$", "")
         gone = reduce(or_, (column.isin(changed) for column in (F.col("source"), path, before)))
         rows = rows.where(F.col("source").isNull() | ~gone)
-    if bots is not None and bots.every:
+    if every:
         rows = rows.where(~F.col("reason").isin(reasons(context.spec)))
-    if changed or (bots is not None and bots.every):
+    if changed or every:
         files = [file.path for file in state.files]
-    if bots is not None and bots.leaving is not None:
+    if leaving is not None:
         if not files and state.files:
             held = state.table.read(context.spark, with_file=True)
-            paths = _left(context, held, bots.leaving, "left_semi").select(FILE).distinct()
+            paths = _left(context, held, leaving, "left_semi").select(FILE).distinct()
             files = sorted(row[FILE] for row in paths.collect())
-        rows = _left(context, rows, bots.leaving, "left_anti")
+        rows = _left(context, rows, leaving, "left_anti")
     if not files:
         return rows, [], None
     if len(files) == len(state.files):
         return rows, files, rows
     kept = state.table.read(context.spark, files)
-    if bots is not None and bots.leaving is not None:
-        kept = _left(context, kept, bots.leaving, "left_anti")
+    if leaving is not None:
+        kept = _left(context, kept, leaving, "left_anti")
     return rows, files, kept
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
-from typing import Any
 
 from pyspark.sql import functions as F
 
 from backfill.columns import END, EVENTS, START, TIME
 from backfill.conservation import Totals, assigned_to, check_held
-from backfill.execution.bot_rows import BotRows, bots_of_range
+from backfill.execution.bot_rows import bots_of_range
 from backfill.execution.change import Computed, ComputedWindows, TableChange
 from backfill.execution.dropped import dropped_of
 from backfill.execution.full import nothing_usable
@@ -20,12 +18,12 @@ from backfill.execution.lost_events import check_removed
 from backfill.execution.quarantine import unusable
 from backfill.execution.retention import duplicates_of, lasting, past_if_any
 from backfill.execution.rewrite import rewrite_files
-from backfill.execution.run_result import Past
 from backfill.execution.staging import Staging
 from backfill.ledger.changed_inputs import dates_of
 from backfill.ledger.record import between
 from backfill.ledger.state import State
 from backfill.operators.rolling_steps import STATES
+from backfill.planning.bots import People
 from backfill.planning.computed import computed_with
 from backfill.planning.context import Context
 from backfill.planning.kept_slices import own_events, slices_outside
@@ -57,20 +55,23 @@ from backfill.windows import SessionWindow
 
 @dataclass(frozen=True)
 class _Computed:
-    """The result for some of the tables.
+    """The windows of tables that have counted the same.
 
     Attributes:
-        past: what is beyond retention.
-        facts: for `history`.
-        counted: the events, for the gate.
-        bots: what changes about bots in the quarantine.
+        part: what was read.
+        traffic: the events, and the bots among them.
+        sliced: their slices.
+        sums: the totals of the slices.
+        covered: the dates that each table covers after the run.
+        windows: the windows of each table.
     """
 
-    tables: list[TableChange]
-    past: Past | None
-    facts: Mapping[str, Any]
-    counted: Counted
-    bots: BotRows | None
+    part: RangeInput
+    traffic: People
+    sliced: Sliced
+    sums: Totals
+    covered: Mapping[str, Dates]
+    windows: Mapping[str, ComputedWindows]
 
 
 def compute_range(
@@ -101,26 +102,58 @@ def compute_range(
     computed = [
         _compute_input(context, staging, part, horizon) for part in range_inputs(context, dates)
     ]
+    # All have read the same events of the range.
     last = computed[-1]
-    tables = [change for one in computed for change in one.tables]
-    closure = reduce(Dates.__or__, [change.closure for change in tables if change.closure], dates)
-    quarantine = unusable(context, staging, new, last.past, closure, last.bots)
+    inside = last.traffic.events.where(inside_span(F.col(TIME), last.part.span))
+    every = {name: windows.every for one in computed for name, windows in one.windows.items()}
+    gone = past_if_any(context, inside, every, last.sums, horizon)
+    counts = {
+        "read": last.sums.rows,
+        "accepted": last.sums.accepted - (gone.events if gone else 0),
+        "duplicates": duplicates_of(last.sums, gone),
+    }
+    facts = {"from": dates.ranges[0][0], "to": dates.ranges[0][1], **counts}
+    tables = [change for one in computed for change in _changes(context, one, horizon, facts)]
+    closure = Dates.union([dates, *(change.closure for change in tables if change.closure)])
+    covered = Dates.union(days for one in computed for days in one.covered.values())
+    bots = bots_of_range(context, [one.part for one in computed], last.traffic.bots, covered)
+    limit = context.limit(horizon)
+    # A table that was added since can have windows for what was beyond retention.
+    again = inside.where(F.col(TIME) < limit) if limit is not None and len(computed) > 1 else None
+    quarantine = unusable(
+        context, staging, new, gone, closure, bots, again=again, gone=_no_longer(context, dates)
+    )
     _report_replaced(context, dates)
     return Computed(
         tables=tables,
         quarantine=quarantine,
-        counted=replace(
-            last.counted,
-            read=last.counted.read + quarantine.unusable,
+        counted=Counted(
+            sliced=last.sliced,
+            sums=last.sums.also,
+            events=last.traffic.events,
+            id=context.spec.id,
+            read=last.sums.rows + quarantine.unusable,
             quarantined=quarantine.unusable,
             until=None if until is None else midnight(until, zone),
             latest=horizon,
         ),
-        read=last.facts["read"] + quarantine.rows,
-        accepted=last.facts["accepted"],
-        duplicates=last.facts["duplicates"],
+        read=counts["read"] + quarantine.rows,
+        accepted=counts["accepted"],
+        duplicates=counts["duplicates"],
         horizon=horizon,
     )
+
+
+def _no_longer(context: Context, dates: Dates) -> list[str]:
+    """The inputs that do not exist now, and whose events were on these dates only."""
+    gone = [
+        replacement
+        for name in context.definitions
+        for replacement in context.replaced(context.tables[name])
+        if replacement.gone
+    ]
+    left = {replacement.path for replacement in gone if replacement.dates - dates}
+    return sorted({replacement.path for replacement in gone} - left)
 
 
 def _report_replaced(context: Context, dates: Dates) -> None:
@@ -152,43 +185,30 @@ def _compute_input(context: Context, staging: Staging, part: RangeInput, horizon
         windows = _window(context, staging, state, sliced, part, sums, horizon, covered[state.name])
         context.progress(f"{state.name}: {windows.rewrite.rows:,} windows computed")
         computed[state.name] = windows
+    return _Computed(part, traffic, sliced, sums, covered, computed)
+
+
+def _changes(
+    context: Context, computed: _Computed, horizon: int, facts: Mapping[str, object]
+) -> Iterator[TableChange]:
+    """The changes to tables that have counted the same."""
+    part, sums, bots = computed.part, computed.sums, computed.traffic.bots
     # Events of bots are included: they count in judging who is a bot.
     times = [sums.first, sums.horizon]
-    if traffic.bots is not None:
-        times += traffic.bots.agg(F.min(TIME), F.max(TIME)).collect()[0]
-    every = {name: table_windows.every for name, table_windows in computed.items()}
-    inside = traffic.events.where(inside_span(F.col(TIME), part.span))
-    gone = past_if_any(context, inside, every, sums, horizon)
-    facts = {
-        "from": part.dates.ranges[0][0],
-        "to": part.dates.ranges[0][1],
-        "read": sums.rows,
-        "accepted": sums.accepted - (gone.events if gone else 0),
-        "duplicates": duplicates_of(sums, gone),
-    }
-    tables = [
-        computed[state.name].change(
+    if bots is not None:
+        times += bots.agg(F.min(TIME), F.max(TIME)).collect()[0]
+    for state in part.states:
+        windows = computed.windows[state.name]
+        yield windows.change(
             state,
-            context.store.read_staged(context.spark, computed[state.name].rewrite.staged),
+            context.store.read_staged(context.spark, windows.rewrite.staged),
             dates=dates_over(part.dates, horizon, context.spec.timezone),
             horizon=horizon,
             times=between(times),
             facts=facts,
             counted=part.dates,
-            covered=covered[state.name],
+            covered=computed.covered[state.name],
         )
-        for state in part.states
-    ]
-    counted = Counted(
-        sliced=sliced,
-        sums=sums.also,
-        events=traffic.events,
-        id=context.spec.id,
-        read=sums.rows,
-        quarantined=0,
-    )
-    bots = bots_of_range(context, part, traffic.bots, covered[part.states[0].name])
-    return _Computed(tables, gone, facts, counted, bots)
 
 
 def _window(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from itertools import takewhile
 from operator import and_
 from typing import Any
 
@@ -90,7 +91,7 @@ def changes(
     if isinstance(window, JoinWindow):
         own = list(window.own_columns(None if id in key else id))
     number = [LAST_EVENT] if isinstance(window, CountWindow) else []
-    _check_same(old, new, [*key, *ids, *times_of(window), *own, *number])
+    _check_same(old, new, [*_key_of(old, window), *key, *ids, *times_of(window), *own, *number])
     before = _side(old, _OLD, key, window, rules)
     after = _side(new, _NEW, key, window, rules)
     if isinstance(window, SessionWindow) and by_place(window):
@@ -141,6 +142,12 @@ def first_changes(changed: DataFrame, limit: int) -> tuple[list[dict[str, Any]],
     rows = first.toArrow().to_pylist(maps_as_pydicts="strict")
     # Spark may observe nothing of a frame that it finds to be empty.
     return rows, dict(counted()) if rows else dict.fromkeys(KINDS, 0)
+
+
+def _key_of(rows: DataFrame, window: AnyWindow) -> list[str]:
+    """The columns of a table before the times of its rows: its key, which may be another now."""
+    after = ("session_id", *times_of(window))
+    return list(takewhile(lambda name: name not in after, rows.columns))
 
 
 def _check_same(old: DataFrame, new: DataFrame, names: Sequence[str]) -> None:

@@ -110,9 +110,9 @@ def _state(spec: JobSpec, store: Store, name: str) -> State:
 
 
 def grouped(tables: Iterable[State]) -> list[list[State]]:
-    """The tables, in groups that have counted the same.
+    """The tables, in groups that cover the same dates and have counted the same.
 
-    Tables differ only if a run was killed between its commits.
+    Tables differ if some were added or restored, or if a run was killed between its commits.
     """
 
     def counted(state: State) -> str:

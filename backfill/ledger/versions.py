@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from backfill.errors import JobFileError, TableError, did_you_mean
 from backfill.ledger.changes import changes
+from backfill.ledger.state import QUARANTINE
 from backfill.spec import JobSpec
 from backfill.store import Commit, Store
 from backfill.windows import key_of
@@ -117,7 +118,7 @@ def changes_since(
         way_out = f"Run: backfill run {spec.path}"
         raise TableError("nothing is published yet", field=name, way_out=way_out)
     run = _last_run(table.commits, name) if run is None else run
-    first = _first_version(table.commits, run)
+    first = _first_version(store, spec, table.commits, run)
     earlier = [commit.version for commit in table.commits if commit.version < first]
     if _have_expired(table.commits) and (not earlier or _lacks_chunks(table.commits, first, run)):
         raise TableError(
@@ -219,7 +220,7 @@ def _check_whole(
 
 def _lacks_chunks(history: Sequence[Commit], first: int, run: str) -> bool:
     """Whether chunks of a run that came before the first one still there may have expired."""
-    chunk = next(commit.metadata for commit in history if commit.version == first)
+    chunk = next((commit.metadata for commit in history if commit.version == first), {})
     return chunk.get("chunk_of") == run and int(chunk.get("chunk", "1")) > 1
 
 
@@ -236,12 +237,21 @@ def _last_run(history: Sequence[Commit], name: str) -> str:
     return last.metadata.get("chunk_of", last.metadata["run_id"])
 
 
-def _first_version(history: Sequence[Commit], run: str) -> int:
-    """The first version that a run published."""
+def _first_version(store: Store, spec: JobSpec, history: Sequence[Commit], run: str) -> int:
+    """The first version that a run published, or that came after it.
+
+    A run publishes nothing in a table that the job did not have at that time.
+    """
     versions = [commit.version for commit in history if run in _ids(commit)]
-    if not versions:
-        raise _unknown(run, [history])
-    return int(min(versions))
+    if versions:
+        return int(min(versions))
+    tables = [store.open(name) for name in (*spec.windows, QUARANTINE)]
+    histories = [table.commits for table in tables if table is not None]
+    times = [commit.timestamp for commit in chain(*histories) if run in _ids(commit)]
+    if not times:
+        raise _unknown(run, histories)
+    later = [commit.version for commit in history if commit.timestamp >= min(times)]
+    return int(min(later, default=history[0].version + 1))
 
 
 def _is_run(commit: Commit) -> bool:

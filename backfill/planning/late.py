@@ -10,15 +10,8 @@ from pyspark.sql import functions as F
 from backfill.columns import TIME
 from backfill.errors import SourceError
 from backfill.ledger.arrival_ranges import can_tell
-from backfill.ledger.changed_inputs import (
-    Replaced,
-    counted_before,
-    dates_of,
-    replaced,
-    uncounted,
-)
-from backfill.ledger.record import Record
-from backfill.ledger.state import QUARANTINE, grouped
+from backfill.ledger.changed_inputs import Replaced, dates_of, replaced, uncounted
+from backfill.ledger.state import QUARANTINE
 from backfill.planning.bots import in_step, without
 from backfill.planning.context import Context
 from backfill.planning.judged_anew import JudgedAnew, judged_anew
@@ -38,7 +31,7 @@ from backfill.planning.touched_files import no_longer_open, rewritten
 from backfill.planning.whole_sessions import bots_key
 from backfill.printable import shown
 from backfill.rows.compute import Built
-from backfill.time.dates import Dates
+from backfill.time.dates import ALL, NONE, Dates
 from backfill.windows import by_place
 
 
@@ -63,41 +56,69 @@ def plan_late(context: Context, *, explain: bool) -> Plan:
             way_out="Name the column of arrival (a time or a whole number) in events.arrival, "
             "or run the dates: backfill run JOB --from DATE --to DATE",
         )
-    late = []
-    for group in grouped(context.tables[name] for name in spec.windows):
-        record, *_ = [state.settled for state in group]
+    groups: list[LateInputs] = []
+    for name in spec.windows:
+        record = context.tables[name].settled
         replacements = replaced(record, context.inputs, spec.timezone)
         if replacements:
             raise _contradicted(replacements)
         inputs = uncounted(record, context.inputs)
-        if inputs:
-            late_inputs = LateInputs(tuple(state.name for state in group), inputs)
-            late.append(_counted(context, late_inputs) if explain else late_inputs)
+        alike = next((group for group in groups if group.inputs == inputs), None)
+        if alike is None:
+            groups.append(LateInputs((name,), inputs))
+        else:
+            groups[groups.index(alike)] = replace(alike, tables=(*alike.tables, name))
+    late = [group for group in groups if group.inputs]
     unseen = unseen_inputs(context)
     if not late and not unseen and in_step(context):
         return Plan(Selection())
-    return Plan(Selection(), (MergeStage(late=tuple(late), unseen=unseen),))
+    again = _again(context, groups, unseen)
+    if explain:
+        late = [_counted(context, group) for group in late]
+    return Plan(Selection(), (MergeStage(late=tuple(late), unseen=unseen, again=again),))
 
 
-def judged_late(context: Context, record: Record, late: Mapping[str, Dates]) -> JudgedAnew | None:
+def counted_but(context: Context, late: Mapping[str, Dates]) -> dict[str, Dates]:
+    """The dates on which each input counted before these did, where each counts on all dates."""
+    return {path: late.get(path, NONE).rest() for path in context.inputs}
+
+
+def judged_late(context: Context, late: Mapping[str, Dates]) -> JudgedAnew | None:
     """Who is a bot once late events count; None for a job without rules for bots.
 
     Args:
         context: the run's context.
-        record: the record of tables that have not counted them.
-        late: the dates on which each input is late.
+        late: the dates on which each input is late; everything else was counted before.
     """
     if context.spec.bots is None:
         return None
-    before = {path: counted_before(record, path, file) for path, file in context.inputs.items()}
-    return judged_anew(context, before, late)
+    return judged_anew(context, counted_but(context, late), late)
+
+
+def _again(
+    context: Context, groups: Sequence[LateInputs], unseen: Sequence[str]
+) -> dict[str, Dates]:
+    """What the quarantine may lack: see `MergeStage.again`.
+
+    A run of some dates counts every input on them, and shows the quarantine those that may have
+    events there. So an input that may, but is unknown to the quarantine, is from a run that was
+    killed before its end.
+    """
+    again: dict[str, Dates] = {}
+    for path in context.inputs:
+        late = Dates.union(group.inputs.get(path, NONE) for group in groups)
+        spans = late.rest().spans(context.spec.timezone) if path in unseen else ()
+        if any(context.reader.may_hold(path, span) for span in spans):
+            late = ALL
+        if late:
+            again[path] = late
+    return {} if all(group.inputs == again for group in groups) else again
 
 
 def _counted(context: Context, late: LateInputs) -> LateInputs:
     """The late inputs, with the number of their events and what these change in the tables."""
     events = context.reader.events(late.inputs)
-    record = context.tables[late.tables[0]].settled
-    anew = judged_late(context, record, late.inputs)
+    anew = judged_late(context, late.inputs)
     if anew is not None:
         # All events whose windows change.
         people = without(events, anew.bots(context), bots_key(context))
@@ -107,7 +128,8 @@ def _counted(context: Context, late: LateInputs) -> LateInputs:
     count, low, high = events.agg(F.count(F.lit(1)), F.min(TIME), F.max(TIME)).collect()[0]
     if not count and anew is None:
         return replace(late, events=0)
-    latest = (record.horizon, high, None if anew is None else anew.last)
+    known = [context.tables[name].settled.horizon for name in late.tables]
+    latest = (*known, high, None if anew is None else anew.last)
     horizon = max(time for time in latest if time is not None)
     sliced = slices(context, events, late.tables)
     affected: dict[str, int | None] = {}

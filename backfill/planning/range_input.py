@@ -79,7 +79,7 @@ def span_of(dates: Dates, zone: str) -> tuple[int, int]:
 
 
 def range_inputs(context: Context, dates: Dates) -> list[RangeInput]:
-    """What must be read; more than one item only if an earlier run was killed halfway.
+    """What must be read; more than one item if tables have counted different inputs.
 
     Args:
         context: the run's context.

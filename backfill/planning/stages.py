@@ -181,13 +181,17 @@ class MergeStage:
     """Late events are merged into the windows that they touch, which are replaced.
 
     Attributes:
-        late: one for each group of tables that have counted the same; there is more than one only
-            if an earlier run was killed halfway.
+        late: one for each group of tables that have counted the same. There is more than one if a
+            table was added or restored since, or if an earlier run was killed halfway.
         unseen: inputs whose unusable rows are not in the quarantine yet.
+        again: the dates on which each input is looked at for the quarantine and for the counts of
+            the run: where it is not counted by all tables, or not known to the quarantine. Empty
+            if these are the late inputs of all tables.
     """
 
     late: tuple[LateInputs, ...]
     unseen: tuple[str, ...]
+    again: Mapping[str, Dates] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

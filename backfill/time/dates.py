@@ -37,6 +37,11 @@ class Dates:
         return Dates(tuple(joined))
 
     @staticmethod
+    def union(sets: Iterable[Dates]) -> Dates:
+        """The dates that are in any of these sets."""
+        return Dates.of(pair for dates in sets for pair in dates.ranges)
+
+    @staticmethod
     def between(low: dt.date, high: dt.date) -> Dates:
         """[low, high)."""
         return Dates.of([(low, high)])

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from backfill.errors import TableError
 from backfill.planning import bots
 from tests.execution.joined import JOINS
-from tests.execution.world import COUNTS, METRICS, SLIDING, WINDOWS, World, at
+from tests.execution.world import COUNTS, METRICS, SLIDING, WINDOWS, World, at, day
 from tests.memory_store import MemoryStore
 from tests.on_sail import ON_SAIL
 from tests.reference import Event
@@ -80,15 +80,21 @@ def _tables(world: World) -> Any:
 
 
 def machine(make: Callable[[bool], World]) -> type[RuleBasedStateMachine]:
-    """Sequences of runs, late files and restores."""
+    """Sequences of runs, late files and restores, and of one more table."""
     events = st.composite(many)()
 
     class Runs(RuleBasedStateMachine):
         @initialize(events=events, texts=st.booleans())
         def begin(self, events: list[Event], texts: bool) -> None:
             self.world = make(texts)
+            self.every = self.world.windows
+            self._with_windows(self.every[:-1] or self.every)
             self.world.write_alike("0", [*events, PERSON])
             self.done: list[tuple[str, dict[str, set[int]], Any]] = []
+
+        def _with_windows(self, windows: tuple[str, ...]) -> None:
+            self.world.windows = windows
+            self.world.write_job()
 
         def _check(self) -> None:
             self.world.check()
@@ -123,13 +129,25 @@ def machine(make: Callable[[bool], World]) -> type[RuleBasedStateMachine]:
             self.world.run_all()
             self._check()
 
+        @precondition(lambda self: self.world.published and self.world.windows != self.every)
+        @rule(events=events, length=st.integers(1, 3))
+        def add_a_table(self, events: list[Event], length: int) -> None:
+            self._with_windows(self.every)
+            # The day of an event of a person.
+            self.world.job.run(self.world.spark, start=day(1), end=day(1 + length))
+            self.recompute(events)
+
         @precondition(lambda self: len(self.done) > 1)
-        @rule(which=st.integers(0, 9))
-        def restore(self, which: int) -> None:
+        @rule(which=st.integers(0, 9), events=events)
+        def restore(self, which: int, events: list[Event]) -> None:
             run, counted, tables = self.done[which % len(self.done)]
-            self.world.job.restore(run)
+            untouched = self.world.job.restore(run).untouched
+            if untouched:
+                # The table that was added since has counted more than the others.
+                return self.recompute(events)
             self.world.counted = {name: set(days) for name, days in counted.items()}
             assert _tables(self.world) == tables
+            return None
 
     return Runs
 

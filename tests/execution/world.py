@@ -228,7 +228,7 @@ class World:
 
     def _forget(self, name: str) -> None:
         if self.counted is not None and name in self.counted:
-            days = [day_of(e) for e in self.files[name]]
+            days = [day_of(e) for e in self.files[name] if e.time is not None]
             if self.texts:
                 # What a file held is known only from the bounds of all files.
                 days = [(bound - START) // DAY for bound in self._counted_between()]
@@ -340,12 +340,12 @@ class World:
 
     def counting(self, days: set[int]) -> list[Event]:
         """The events that count, each once: those on their file's counted days or on these days."""
-        events = reference.usable(
+        events = [
             e
             for name, own in self.files.items()
-            for e in own
+            for e in reference.usable(own)
             if day_of(e) in (self.counted or {}).get(name, set()) | days
-        )
+        ]
         events = [e for e, name in self.judged(events) if name is None]
         if not self.with_id:
             return events
@@ -380,7 +380,7 @@ class World:
             if day_of(e) in (self.counted or {}).get(name, set())
         ]
         judged = self.judged([e for _, e in rows])
-        covered = self.covered(self.windows[0])
+        covered = Dates.union(map(self.covered, self.windows))
         return Counter(
             (rule, name, str(e.key), str(e.time), str(e.value), str(e.id))
             for (name, _), (e, rule) in zip(rows, judged, strict=True)

@@ -438,6 +438,20 @@ def test_other_keys_cannot_be_compared(spark: SparkSession) -> None:
 
 
 @pytest.mark.spark_only
+@pytest.mark.parametrize("window", [SESSION, TumblingWindow(size="1h")], ids=str)
+def test_a_column_that_leaves_the_key(spark: SparkSession, window: Window) -> None:
+    """Rows of two keys would be taken for one window's."""
+    new = table(spark, [Session("1", 0, 1)])
+    old = new.selectExpr("key", "'x' device", "* except (key)")
+    with pytest.raises(ColumnError, match="device: differs between the two versions"):
+        changes(old, new, key=["key"], window=window, rules=PLAIN)
+    # As a value it may come and go.
+    last = new.selectExpr("*", "'x' device")
+    [row] = changes(last, new, key=["key"], window=window, rules=PLAIN).collect()
+    assert row["changed"] == ["device"]
+
+
+@pytest.mark.spark_only
 @pytest.mark.of_plans
 @pytest.mark.parametrize(
     ("window", "each_once", "joins"),
