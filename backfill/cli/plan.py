@@ -107,6 +107,7 @@ def _stage(stage: Stage, spec: JobSpec) -> dict[str, Any]:
             }
             for late in stage.late
         ]
+        facts["again"] = sorted(stage.again)
     if isinstance(stage, ExpireStage):
         files = [*stage.whole, *stage.mixed]
         facts |= {"before": iso_utc(stage.limit), "files": sorted(files)}
@@ -216,6 +217,11 @@ def _print_stage(stage: Stage, spec: JobSpec) -> None:
                 print_line(_moving(moved, spec))
             for name, rewritten in late.rewritten.items():
                 _print_rewritten(name, rewritten)
+        if stage.again:
+            print_line(
+                f"Quarantine: {len(stage.again):,} inputs are read again, because not all tables "
+                "have counted them, or a run was killed."
+            )
         return
     if isinstance(stage, ExpireStage):
         print_line(

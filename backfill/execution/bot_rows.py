@@ -20,7 +20,7 @@ from backfill.planning.context import Context
 from backfill.planning.judged_anew import JudgedAnew
 from backfill.planning.range_input import RangeInput
 from backfill.planning.whole_sessions import bots_key
-from backfill.time.dates import NONE, Dates
+from backfill.time.dates import Dates
 from backfill.time.spans import inside_span
 
 
@@ -48,7 +48,7 @@ def bots_of_range(
 
     Args:
         context: the run's context.
-        parts: the range, for each group of tables that have counted the same.
+        parts: the range, for each group of tables that cover and have counted the same.
         bots: the bots among the events that were read for the last part: key (inner names), time
             and rule.
         covered: the dates that are covered after the run.
@@ -61,16 +61,15 @@ def bots_of_range(
     if bots is not None:
         rows = named(context.reader.events(part.counted, part.read), bots, bots_key(context))
         counts = _counts(rows)
-    record = part.states[0].record
-    if len(parts) > 1:
-        by_any = [group.counted for group in parts if group.states[0].record is not None]
-        counted = {
-            path: Dates.union(counted[path] for counted in by_any) for path in context.inputs
-        }
+    # A table without a record is new: it has no further events, and is never in the last part.
+    known = [one for one in parts if one.states[0].record is not None]
+    replaced = any(context.replaced(one.states[0]) for one in known)
+    alike = all(one.counted == part.counted for one in known)
+    if known and (replaced or not alike or not in_step(context)):
+        counted = {path: Dates.union(one.counted[path] for one in known) for path in context.inputs}
         return _every(context, counted, covered, counts)
-    if record is not None and (context.replaced(part.states[0]) or not in_step(context)):
-        return _every(context, part.counted, covered, counts)
-    before = NONE if record is None else record.covered
+    records = [one.states[0].record for one in known]
+    before = Dates.union(record.covered for record in records if record is not None)
     zone = context.spec.timezone
     coming = None if rows is None else rows.where(_on(covered - before, zone))
     if part.anew is not None:
@@ -109,7 +108,8 @@ def _every(
     if bots is None:
         return BotRows(None, None, True, counts)
     rows = named(context.reader.events(on_dates(counted, covered)), bots, bots_key(context))
-    return BotRows(rows, None, True, counts)
+    # They leave as well where they were judged to be beyond retention before.
+    return BotRows(rows, rows, True, counts)
 
 
 def _counts(rows: DataFrame) -> dict[str, int]:

@@ -142,7 +142,7 @@ class QuarantineChange:
         reasons: how many rows for each reason, events beyond retention included.
         unusable: how many of the rows are not events.
         inputs: what was looked at; None: every input of the snapshot.
-        gone: the inputs whose rows are removed, because they do not exist now.
+        absent: inputs that do not exist now, whose rows are removed.
         covered: the dates that the run computed.
         closure: the run's dates; None: everything.
         facts: for `history`.
@@ -154,7 +154,7 @@ class QuarantineChange:
     reasons: Mapping[str, int]
     unusable: int
     inputs: Mapping[str, Input] | None
-    gone: Sequence[str] = ()
+    absent: Sequence[str] = ()
     covered: Dates = NONE
     closure: Dates | None
     facts: Mapping[str, object]

@@ -96,14 +96,14 @@ def compute_late(context: Context, staging: Staging, stage: MergeStage) -> Compu
     merges = [_merged(context, staging, late) for late in stage.late]
     tables = [change for merge in merges for change in merge.tables]
     closure = Dates.union(change.closure for change in tables if change.closure)
-    late, gone, again = None, None, None
+    late, gone, leaving = None, None, None
     if stage.again:
-        late, gone, again = seen_again(context, stage.again)
+        late, gone, leaving = seen_again(context, stage.again)
     elif merges:
         # There is only one.
         late, gone = merges[0].late, merges[0].past
     bots = late_bots(context, None if late is None else late.anew, every=bool(stage.again))
-    quarantine = unusable(context, staging, stage.unseen, gone, closure, bots, again)
+    quarantine = unusable(context, staging, stage.unseen, gone, closure, bots, leaving)
     counts = {"read": 0, "accepted": 0, "duplicates": 0} if late is None else late.counts(gone)
     counted = None
     if late is not None:

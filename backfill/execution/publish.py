@@ -152,7 +152,7 @@ def _publish_quarantine(context: Context, computed: Computed, known: Mapping[str
             covered=change.covered,
             horizon=computed.horizon,
             inputs=change.inputs,
-            gone=change.gone,
+            absent=change.absent,
             bots=bots,
         ),
     )
@@ -162,7 +162,7 @@ def _quarantines_nothing(context: Context, computed: Computed) -> bool:
     """Whether the quarantine stays as it is."""
     change = computed.quarantine
     nothing = change.inputs is not None and not (
-        change.inputs or change.gone or change.staged.rows or change.replaces
+        change.inputs or change.absent or change.staged.rows or change.replaces
     )
     return nothing and context.tables[QUARANTINE].version is not None
 
@@ -223,7 +223,7 @@ def _recorded(
     times: tuple[int, int] | None = None,
     anew: bool = False,
     inputs: Mapping[str, Input] | None = None,
-    gone: Sequence[str] = (),
+    absent: Sequence[str] = (),
     bots: str | None = None,
 ) -> Callable[[dict[str, Any] | None], dict[str, Any]]:
     """Builds the record of a commit from the record of the version below it.
@@ -238,7 +238,7 @@ def _recorded(
         anew: whether it counted everything again.
         inputs: what it looked at, besides what is recorded; None: every input of the snapshot, and
             no other.
-        gone: the inputs that are recorded no more.
+        absent: inputs that do not exist now, and are recorded no more.
         bots: for the quarantine, a mark of the counted events that its bots are from.
     """
     own = settings(context.spec, state.name)
@@ -253,7 +253,13 @@ def _recorded(
             raise _moved(state.name)
         seen = context.inputs
         if inputs is not None:
-            known = {path: file for path, file in base.inputs.items() if path not in gone}
+            left = {} if state.record is None else {p: state.record.inputs[p] for p in absent}
+            # Unless another run has found one of them again meanwhile.
+            known = {
+                path: file
+                for path, file in base.inputs.items()
+                if path not in left or not left[path].same_content(file)
+            }
             seen = {**known, **inputs}
         after = base.with_counted(
             seen,

@@ -20,7 +20,7 @@ from backfill.ledger.state import QUARANTINE
 from backfill.planning.bots import reasons
 from backfill.planning.context import Context
 from backfill.store import FILE
-from backfill.time.dates import Dates
+from backfill.time.dates import ALL, Dates
 
 _GONE = "_gone_"
 
@@ -30,10 +30,10 @@ def unusable(
     staging: Staging,
     new: Sequence[str],
     past: Past | None,
-    closure: Dates,
+    closure: Dates | None,
     bots: BotRows | None,
-    again: DataFrame | None = None,
-    gone: Sequence[str] = (),
+    leaving: DataFrame | None,
+    dates: Dates = ALL,
 ) -> QuarantineChange:
     """Writes what a run over part of the dates cannot use.
 
@@ -44,9 +44,9 @@ def unusable(
         past: events beyond retention, from any input.
         closure: the run's dates.
         bots: what changes for the events of bots; None for a job without rules for bots.
-        again: events whose rows are removed, because all tables were looked at again to decide
-            which are beyond retention; None if they were not.
-        gone: the inputs that do not exist now, and whose events are in no table after the run.
+        leaving: events about which it was decided again whether they are beyond retention: their
+            rows are removed, unless they are in `past`. None if nothing was decided again.
+        dates: the dates that the run has computed.
     """
     counts: dict[str, int] = {}
     rows: list[DataFrame] = []
@@ -65,9 +65,15 @@ def unusable(
         if bots.coming is not None:
             added = True
             rows.append(bots.coming)
-    leaving = again if again is not None or bots is None else bots.leaving
     every = bots is not None and bots.every
-    known, replaced, kept = _quarantined(context, [*new, *gone], leaving, every=every)
+    if every or leaving is not None:
+        # This depends on events of any date.
+        closure = None
+    theirs = None if bots is None else bots.leaving
+    frames = [frame for frame in (leaving, theirs) if frame is not None]
+    leaving = reduce(DataFrame.unionByName, frames) if frames else None
+    absent = _absent(context, dates)
+    known, replaced, kept = _quarantined(context, [*new, *absent], leaving, every=every)
     staged = staging.quarantine(
         reduce(DataFrame.unionByName, rows) if rows else None,
         known=known if added else None,
@@ -80,10 +86,23 @@ def unusable(
         reasons=counts,
         unusable=count,
         inputs={path: context.inputs[path] for path in new},
-        gone=gone,
+        absent=absent,
         closure=closure,
         facts={"quarantined": of_bots + (past.rows if past is not None else 0)},
     )
+
+
+def _absent(context: Context, dates: Dates) -> list[str]:
+    """Inputs that do not exist now, and of which no table has events on other dates than these."""
+    record = context.tables[QUARANTINE].record
+    held = {
+        replacement.path
+        for name in context.definitions
+        for replacement in context.replaced(context.tables[name])
+        if replacement.dates - dates
+    }
+    known = [] if record is None else record.inputs
+    return [path for path in known if path not in context.inputs and path not in held]
 
 
 def all_unusable(

@@ -102,7 +102,7 @@ def compute_range(
     computed = [
         _compute_input(context, staging, part, horizon) for part in range_inputs(context, dates)
     ]
-    # All have read the same events of the range.
+    # All have read the same events of the span.
     last = computed[-1]
     inside = last.traffic.events.where(inside_span(F.col(TIME), last.part.span))
     every = {name: windows.every for one in computed for name, windows in one.windows.items()}
@@ -117,12 +117,11 @@ def compute_range(
     closure = Dates.union([dates, *(change.closure for change in tables if change.closure)])
     covered = Dates.union(days for one in computed for days in one.covered.values())
     bots = bots_of_range(context, [one.part for one in computed], last.traffic.bots, covered)
-    limit = context.limit(horizon)
-    # A table that was added since can have windows for what was beyond retention.
-    again = inside.where(F.col(TIME) < limit) if limit is not None and len(computed) > 1 else None
-    quarantine = unusable(
-        context, staging, new, gone, closure, bots, again=again, gone=_no_longer(context, dates)
-    )
+    limit, leaving = context.limit(horizon), None
+    if limit is not None and len(computed) > 1:
+        # A table that was added since can have windows for what was beyond retention.
+        leaving = inside.where(F.col(TIME) < limit)
+    quarantine = unusable(context, staging, new, gone, closure, bots, leaving, dates)
     _report_replaced(context, dates)
     return Computed(
         tables=tables,
@@ -142,18 +141,6 @@ def compute_range(
         duplicates=counts["duplicates"],
         horizon=horizon,
     )
-
-
-def _no_longer(context: Context, dates: Dates) -> list[str]:
-    """The inputs that do not exist now, and whose events were on these dates only."""
-    gone = [
-        replacement
-        for name in context.definitions
-        for replacement in context.replaced(context.tables[name])
-        if replacement.gone
-    ]
-    left = {replacement.path for replacement in gone if replacement.dates - dates}
-    return sorted({replacement.path for replacement in gone} - left)
 
 
 def _report_replaced(context: Context, dates: Dates) -> None:

@@ -145,7 +145,7 @@ def first_changes(changed: DataFrame, limit: int) -> tuple[list[dict[str, Any]],
 
 
 def _key_of(rows: DataFrame, window: AnyWindow) -> list[str]:
-    """The columns of a table before the times of its rows: its key, which may be another now."""
+    """The key columns of a table, which come before the times; they may be others now."""
     after = ("session_id", *times_of(window))
     return list(takewhile(lambda name: name not in after, rows.columns))
 

@@ -15,7 +15,7 @@ from backfill.errors import JobFileError, TableError, did_you_mean
 from backfill.ledger.changes import changes
 from backfill.ledger.state import QUARANTINE
 from backfill.spec import JobSpec
-from backfill.store import Commit, Store
+from backfill.store import Commit, Store, Table
 from backfill.windows import key_of
 
 #: The kind of a commit that only rearranges rows.
@@ -118,7 +118,7 @@ def changes_since(
         way_out = f"Run: backfill run {spec.path}"
         raise TableError("nothing is published yet", field=name, way_out=way_out)
     run = _last_run(table.commits, name) if run is None else run
-    first = _first_version(store, spec, table.commits, run)
+    first = _first_version(store, spec, table, run)
     earlier = [commit.version for commit in table.commits if commit.version < first]
     if _have_expired(table.commits) and (not earlier or _lacks_chunks(table.commits, first, run)):
         raise TableError(
@@ -237,21 +237,21 @@ def _last_run(history: Sequence[Commit], name: str) -> str:
     return last.metadata.get("chunk_of", last.metadata["run_id"])
 
 
-def _first_version(store: Store, spec: JobSpec, history: Sequence[Commit], run: str) -> int:
+def _first_version(store: Store, spec: JobSpec, table: Table, run: str) -> int:
     """The first version that a run published, or that came after it.
 
     A run publishes nothing in a table that the job did not have at that time.
     """
-    versions = [commit.version for commit in history if run in _ids(commit)]
+    versions = [commit.version for commit in table.commits if run in _ids(commit)]
     if versions:
         return int(min(versions))
     tables = [store.open(name) for name in (*spec.windows, QUARANTINE)]
-    histories = [table.commits for table in tables if table is not None]
+    histories = [one.commits for one in tables if one is not None]
     times = [commit.timestamp for commit in chain(*histories) if run in _ids(commit)]
     if not times:
         raise _unknown(run, histories)
-    later = [commit.version for commit in history if commit.timestamp >= min(times)]
-    return int(min(later, default=history[0].version + 1))
+    later = [commit.version for commit in table.commits if commit.timestamp >= min(times)]
+    return int(min(later, default=table.version + 1))
 
 
 def _is_run(commit: Commit) -> bool:

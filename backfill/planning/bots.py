@@ -249,13 +249,11 @@ def mark(spec: JobSpec, records: Iterable[dict[str, object] | None]) -> str | No
     """
     if spec.bots is None:
         return None
-    known = [_counted(record) for record in records]
+    known = [_counted(record) for record in records if record is not None]
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _counted(record: dict[str, object] | None) -> object:
-    if record is None:
-        return None
+def _counted(record: dict[str, object]) -> object:
     inputs = record["inputs"]
     assert isinstance(inputs, dict)
     return [record["covered"], {path: (fields[2], fields[4]) for path, fields in inputs.items()}]

@@ -66,6 +66,10 @@ def explained(stage: Stage, spec: JobSpec) -> Explained:
         tables = tuple(name for late in stage.late for name in late.tables)
         count = len({path for late in stage.late for path in late.inputs})
         kind, reads = "late", f"{count} inputs that are not counted yet"
+        if stage.again:
+            reads += f"; {len(stage.again)} inputs again for the quarantine"
+            if spec.bots is not None or spec.retention_us is not None:
+                reads += ", and all events"
         replaces = "windows that a late event belongs to, joins or moves"
         windows = {name: spec.windows[name] for name in tables}
         again = [

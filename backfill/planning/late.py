@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -56,18 +57,14 @@ def plan_late(context: Context, *, explain: bool) -> Plan:
             way_out="Name the column of arrival (a time or a whole number) in events.arrival, "
             "or run the dates: backfill run JOB --from DATE --to DATE",
         )
-    groups: list[LateInputs] = []
+    names: defaultdict[frozenset[tuple[str, Dates]], list[str]] = defaultdict(list)
     for name in spec.windows:
         record = context.tables[name].settled
         replacements = replaced(record, context.inputs, spec.timezone)
         if replacements:
             raise _contradicted(replacements)
-        inputs = uncounted(record, context.inputs)
-        alike = next((group for group in groups if group.inputs == inputs), None)
-        if alike is None:
-            groups.append(LateInputs((name,), inputs))
-        else:
-            groups[groups.index(alike)] = replace(alike, tables=(*alike.tables, name))
+        names[frozenset(uncounted(record, context.inputs).items())].append(name)
+    groups = [LateInputs(tuple(tables), dict(sorted(lacks))) for lacks, tables in names.items()]
     late = [group for group in groups if group.inputs]
     unseen = unseen_inputs(context)
     if not late and not unseen and in_step(context):
@@ -100,14 +97,15 @@ def _again(
 ) -> dict[str, Dates]:
     """What the quarantine may lack: see `MergeStage.again`.
 
-    A run of some dates counts every input on them, and shows the quarantine those that may have
-    events there. So an input that may, but is unknown to the quarantine, is from a run that was
+    A run of some dates shows the quarantine every input that may have events on them. So if one
+    that is counted may have events on covered dates, but is unknown to the quarantine, a run was
     killed before its end.
     """
     again: dict[str, Dates] = {}
+    covered = Dates.union(context.tables[name].settled.covered for name in context.spec.windows)
     for path in context.inputs:
         late = Dates.union(group.inputs.get(path, NONE) for group in groups)
-        spans = late.rest().spans(context.spec.timezone) if path in unseen else ()
+        spans = (covered - late).spans(context.spec.timezone) if path in unseen else ()
         if any(context.reader.may_hold(path, span) for span in spans):
             late = ALL
         if late:

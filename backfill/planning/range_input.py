@@ -92,7 +92,20 @@ def range_inputs(context: Context, dates: Dates) -> list[RangeInput]:
     for state in tables:
         if state.record is not None:
             _ = state.settled
-    return [_range_input(context, dates, group) for group in grouped(tables)]
+    groups = [
+        (group, counted_by(group[0].record, context.inputs, dates, context.spec.timezone))
+        for group in grouped(tables)
+    ]
+    judged = [
+        _judged_otherwise(context, group[0].record, dates, counted) for group, counted in groups
+    ]
+    # One span for all: whether an event is beyond retention depends on the windows of all tables.
+    wider = Dates.union([dates, *(days for _, days in judged)])
+    span = span_of(_hull(wider), context.spec.timezone)
+    return [
+        _range_input(context, dates, span, *group, anew)
+        for group, (anew, _) in zip(groups, judged, strict=True)
+    ]
 
 
 def sliced_input(context: Context, part: RangeInput) -> tuple[Context, People, Sliced, Totals]:
@@ -222,25 +235,26 @@ def _reaching_out(
     return computed_once(held.select(*sliced.key.inner, START, END))
 
 
-def _range_input(context: Context, dates: Dates, group: Sequence[State]) -> RangeInput:
+def _range_input(
+    context: Context,
+    dates: Dates,
+    span: tuple[int, int],
+    group: Sequence[State],
+    counted: Mapping[str, Dates],
+    anew: JudgedAnew | None,
+) -> RangeInput:
     """The range, with what windows that reach over its edges need.
 
     If they reach back to a date that is not covered, the whole date is read, to find out whether
     it has events.
     """
     zone, record = context.spec.timezone, group[0].record
-    span, names = span_of(dates, zone), [state.name for state in group]
-    counted = counted_by(record, context.inputs, dates, zone)
-    begins = first_start(context, span, [context.definitions[name] for name in names])
+    own, names = span_of(dates, zone), [state.name for state in group]
+    begins = first_start(context, own, [context.definitions[name] for name in names])
     covered = Dates() if record is None else record.covered
     open_before = (
-        begins < span[0] and Dates.between(date_of(begins, zone), dates.ranges[0][0]) - covered
+        begins < own[0] and Dates.between(date_of(begins, zone), dates.ranges[0][0]) - covered
     )
-    anew, wider = None, Dates()
-    if context.spec.bots is not None and record is not None:
-        anew, wider = _judged_otherwise(context, record, dates, counted)
-    if wider:
-        span = span_of(_hull(dates | wider), zone)
     kept = kept_slices(context, group, counted, span)
     low, high = needed(context, span, definitions_read(context, names, kept))
     if open_before:
@@ -254,9 +268,11 @@ def _hull(dates: Dates) -> Dates:
 
 
 def _judged_otherwise(
-    context: Context, record: Record, dates: Dates, counted: Mapping[str, Dates]
+    context: Context, record: Record | None, dates: Dates, counted: Mapping[str, Dates]
 ) -> tuple[JudgedAnew | None, Dates]:
     """Who is a bot once the range counts; and dates outside it with events judged differently."""
+    if context.spec.bots is None or record is None:
+        return None, Dates()
     zone = context.spec.timezone
     if replaced(record, context.inputs, zone):
         # How the events of replaced inputs were judged can no longer be found out.

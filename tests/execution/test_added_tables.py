@@ -101,14 +101,61 @@ def test_a_run_that_was_cut_short(spark: SparkSession, tmp_path: Path) -> None:
     world.recompute()
     wanted = quarantined(world)
     assert ("beyond_retention", "old") in wanted
-    table = world.job.store.open("quarantine")
-    assert table is not None
-    version = next(one.version for one in table.commits if one.metadata.get("run_id") == first)
-    world.job.store.restore("quarantine", version, run_id="cut", metadata={})
+    forget(world, first)
     assert quarantined(world) != wanted
     check_counts(world.recompute(), 3, 1, beyond_retention=1, no_key=1)
     assert quarantined(world) == wanted
     assert world.recompute() is None
+
+
+def forget(world: World, run: str) -> None:
+    """Takes the quarantine back to a run, as if all later ones had been killed before its turn."""
+    table = world.job.store.open("quarantine")
+    assert table is not None
+    version = next(one.version for one in table.commits if one.metadata.get("run_id") == run)
+    world.job.store.restore("quarantine", version, run_id="cut", metadata={})
+
+
+def test_a_first_run_of_one_date(spark: SparkSession, tmp_path: Path) -> None:
+    """It counts all inputs, and shows the quarantine those of its date; nothing was killed."""
+    world = World(tmp_path, spark, True, ("hopping",), store=MemoryStore(), retention="24h")
+    for number in range(3):
+        world.write(f"{number}", [Event("a", at(number, 9), 1, f"{number}")])
+    world.job.run(spark, date=day(2))
+    # It has two files to look through for rows that are no events.
+    check_counts(world.recompute(), 0, 0)
+    assert quarantined(world) == []
+
+
+def test_a_table_and_events_that_become_a_bot_s(spark: SparkSession, tmp_path: Path) -> None:
+    """A run that judges events of other dates anew leaves what is beyond retention there."""
+    world = world_of(spark, tmp_path, bots=BOTS, retention="20h")
+    late = [Event("o", at(0, 20), 1, "o"), Event("u", at(0, 23, 50), 1, "u0")]
+    world.write("1", [*late, Event("u", at(1, 0, 10), 1, "u1")])
+    world.recompute()
+    world.write("2", [Event("u", at(1, 0, 20), 1, "u2")])
+    add(world)
+    world.job.run(spark, date=day(1))
+    held = quarantined(world)
+    assert held.count(("many", "u")) == 3
+    assert ("beyond_retention", "u") not in held
+    assert ("beyond_retention", "o") in held
+    world.run_all()
+    assert quarantined(world) == held
+
+
+def test_one_more_table_in_chunks(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables that have counted the same but cover other dates need no event judged again."""
+    world = world_of(spark, tmp_path, bots=BOTS)
+    add(world)
+    messages: list[str] = []
+    result = world.job.run(spark, missing=True, chunk=1, progress=messages.append)
+    assert len(result.chunks) == 3
+    assert not [message for message in messages if "judging all events again" in message]
+    world._count_all()
+    world.check()
 
 
 def test_rows_of_an_input_that_is_gone(spark: SparkSession, tmp_path: Path) -> None:
@@ -117,6 +164,7 @@ def test_rows_of_an_input_that_is_gone(spark: SparkSession, tmp_path: Path) -> N
     world.recompute()
     world.write("2", [Event("b", at(2, 3), 1, "b"), Event(None, at(2, 4))])
     world.recompute()
+    run = world.job.history()[0]["run_id"]
     assert len(quarantined(world)) == 4
     bad = world.files["1"]
     world.remove("1")
@@ -126,7 +174,12 @@ def test_rows_of_an_input_that_is_gone(spark: SparkSession, tmp_path: Path) -> N
     world.run(1, 2)
     world.check()
     assert quarantined(world) == [("no_key", ""), ("no_key", "")]
-    # It comes back, and so do its rows.
+    # A run that was killed before the quarantine's turn leaves that to the next one.
+    forget(world, run)
+    assert len(quarantined(world)) == 4
+    world.run(0, 1)
+    assert quarantined(world) == [("no_key", ""), ("no_key", "")]
+    # The input comes back, and so do its rows.
     world.write("1", bad)
     world.recompute()
     world.check()

@@ -144,10 +144,10 @@ def machine(make: Callable[[bool], World]) -> type[RuleBasedStateMachine]:
             untouched = self.world.job.restore(run).untouched
             if untouched:
                 # The table that was added since has counted more than the others.
-                return self.recompute(events)
-            self.world.counted = {name: set(days) for name, days in counted.items()}
-            assert _tables(self.world) == tables
-            return None
+                self.recompute(events)
+            else:
+                self.world.counted = {name: set(days) for name, days in counted.items()}
+                assert _tables(self.world) == tables
 
     return Runs
 
