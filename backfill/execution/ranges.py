@@ -22,6 +22,7 @@ from backfill.execution.staging import Staging
 from backfill.ledger.changed_inputs import dates_of
 from backfill.ledger.record import between
 from backfill.ledger.state import State
+from backfill.operators.last_seen import cut_distances
 from backfill.operators.rolling_steps import STATES
 from backfill.planning.bots import People
 from backfill.planning.computed import computed_with
@@ -43,6 +44,7 @@ from backfill.planning.time_spans import (
     dates_looked_at,
     dates_of_span,
     dates_over,
+    needed,
     starts_on,
     touched,
 )
@@ -50,7 +52,7 @@ from backfill.quality.events import Counted
 from backfill.rows.compute import Sliced
 from backfill.time.dates import Dates, Range, midnight
 from backfill.time.spans import Span, inside_span
-from backfill.windows import SessionWindow
+from backfill.windows import SessionWindow, SlidingWindow
 
 
 @dataclass(frozen=True)
@@ -263,8 +265,12 @@ def _needed_events(
     """
     assert sliced.events is not None
     own = own_events(context, name, part.span, part.kept)
-    near = replace(sliced, events=sliced.events.where(own), count=count)
-    return near, assigned_to(near, context.definitions[name])
+    events, definition = sliced.events.where(own), context.definitions[name]
+    if isinstance(definition.window, SlidingWindow):
+        span = needed(context, part.span, [definition])
+        events = cut_distances(events, sliced.bound.values(), span)
+    near = replace(sliced, events=events, count=count)
+    return near, assigned_to(near, definition)
 
 
 def _session(

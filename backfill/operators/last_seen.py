@@ -18,6 +18,7 @@ from backfill.aggregates.base import positive_zero
 from backfill.aggregates.bound import Bound
 from backfill.aggregates.last_seen import LastSeen
 from backfill.columns import TIME
+from backfill.time.spans import Span
 
 #: Prefixes of an input: how long before, and after, another event had the same value, µs.
 _SINCE, _UNTIL = "_since", "_until"
@@ -58,6 +59,29 @@ def with_distances(
             }
         )
     return events
+
+
+def cut_distances(events: DataFrame, aggregates: Iterable[Bound], span: Span) -> DataFrame:
+    """Drops the distances to events outside a span, which have been left out.
+
+    An event with such a neighbor would neither begin nor end a span of its value.
+
+    Args:
+        events: all events of the span; the distances are between more events.
+        aggregates: some of them with distances.
+        span: [low, high), µs; None for no bound.
+    """
+    low, high = span
+    columns = {}
+    for binding in aggregates:
+        since, until = f"{_SINCE}{binding.input}", f"{_UNTIL}{binding.input}"
+        if since not in events.columns:
+            continue
+        if low is not None:
+            columns[since] = F.when(F.col(TIME) - F.col(since) >= low, F.col(since))
+        if high is not None:
+            columns[until] = F.when(F.col(TIME) + F.col(until) < high, F.col(until))
+    return events.withColumns(columns) if columns else events
 
 
 def begins(seen: Bound, span: int | None) -> Column:

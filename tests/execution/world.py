@@ -96,7 +96,8 @@ windows:
              seconds: duration, single: bounce where value > 0}}
   exact: {session: {gap: 30m}, aggregates: {median: "quantile(value, 0.5, exact=true)"}}
   hopping: {hopping: {size: 3h, advance: 1h}, aggregates: {n: count, largest: max(value)}}
-  moving: {sliding: {size: 90m}, aggregates: {n: count, largest: max(value)}}
+  moving: {sliding: {size: 90m},
+           aggregates: {n: count, largest: max(value), different: count_distinct(value)}}
   earlier: {sliding: {size: 25h, before: true}, aggregates: {n: count, largest: max(value)}}
   around: {sliding: {size: 30m, following: 1h}, aggregates: {n: count, largest: max(value)}}
   growing: {sliding: {size: null}, aggregates: {n: count, largest: max(value)}}
@@ -464,6 +465,7 @@ class World:
                 *([e.id] if self.with_id else []),
                 len(own),
                 _largest(own),
+                *([len({o.value for o in own} - {None})] if name == "moving" else []),
                 not before and e.time + ahead >= horizon,
             )
             for e, own in reference.surrounding(events, back, ahead, before=before)
