@@ -255,8 +255,28 @@ _JOINS: Mapping[str, Callable[[Column, Column], Column]] = {
 
 
 def positive_zero(value: Column, type: T.DataType) -> Column:
-    """-0.0 as 0.0, so that the two are one value; other values unchanged."""
-    return value + F.lit(0.0).cast(type) if isinstance(type, T.FloatType | T.DoubleType) else value
+    """-0.0 as 0.0, also in arrays and structs, so that the two are one; other values unchanged."""
+    if isinstance(type, T.FloatType | T.DoubleType):
+        return value + F.lit(0.0).cast(type)
+    if not _has_floats(type):
+        return value
+    if isinstance(type, T.ArrayType):
+        return F.transform(value, lambda item: positive_zero(item, type.elementType))
+    assert isinstance(type, T.StructType)
+    fields = [
+        positive_zero(value.getField(field.name), field.dataType).alias(field.name)
+        for field in type.fields
+    ]
+    return F.when(value.isNotNull(), F.struct(*fields))
+
+
+def _has_floats(type: T.DataType) -> bool:
+    """Whether arrays or structs of a type hold floating-point numbers."""
+    if isinstance(type, T.ArrayType):
+        return _has_floats(type.elementType)
+    if isinstance(type, T.StructType):
+        return any(_has_floats(field.dataType) for field in type.fields)
+    return isinstance(type, T.FloatType | T.DoubleType)
 
 
 def in_order(given: Input) -> Column:

@@ -318,6 +318,7 @@ def _literal(value: pa.Scalar, kind: T.DataType) -> Column:
     if value.is_valid and isinstance(kind, T.TimestampType):
         return F.timestamp_micros(F.lit(value.cast(pa.timestamp("us", "UTC")).value))
     plain = value.as_py()
-    if isinstance(plain, dt.datetime):
+    if isinstance(plain, dt.date):
+        # Spark would leave out the zeros of years before 1000.
         plain = plain.isoformat()
     return F.lit(plain).cast(kind)

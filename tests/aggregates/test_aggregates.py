@@ -333,6 +333,24 @@ def test_nan_infinity_and_negative_zero(spark: SparkSession) -> None:
     assert one(spark, agg.quantile("value", 0.5, exact=True), [inf, inf], "double") == inf
 
 
+@pytest.mark.parametrize("window", [SessionWindow(gap="1s"), SlidingWindow(size="1s")], ids=str)
+def test_negative_zero_in_arrays_and_structs(spark: SparkSession, window: Any) -> None:
+    events = spark.sql(
+        "SELECT 'a' key, id * 1000 AS time, array(number) list,"
+        " named_struct('x', array(number), 'y', 1) pair"
+        " FROM VALUES (0, -0.0D), (1, 0.0D), (2, CAST(NULL AS DOUBLE)) AS v(id, number)"
+    )
+    wanted = {"list": agg.count_distinct("list"), "pair": agg.count_distinct("pair")}
+    if isinstance(window, SessionWindow):
+        wanted |= {"lists": agg.collect_set("list"), "pairs": agg.collect_set("pair")}
+    rows = aggregate(events, window, aggregates=wanted, **COMMON).collect()
+    last = max(rows, key=lambda row: row["list"])
+    assert (last["list"], last["pair"]) == (2, 2)
+    if isinstance(window, SessionWindow):
+        assert sorted(last["lists"], key=repr) == [[0.0], [None]]
+        assert sorted((tuple(x), y) for x, y in last["pairs"] if x != [None]) == [((0.0,), 1)]
+
+
 @pytest.mark.spark_only
 def test_sketches_stay_within_their_documented_errors(spark: SparkSession) -> None:
     many = spark.range(20_000).selectExpr("'a' key", "id * 1000000 time", "id % 7919 value")
