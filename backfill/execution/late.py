@@ -21,10 +21,7 @@ from backfill.execution.late_rows import late_rows
 from backfill.execution.merged_windows import LATE, merged
 from backfill.execution.quarantine import unusable
 from backfill.execution.rebuild import Rebuild, behind, rebuilt
-from backfill.execution.retention import (
-    lasting,
-    past_if_any,
-)
+from backfill.execution.retention import lasting, past_if_any
 from backfill.execution.rewrite import rewrite_files
 from backfill.execution.run_result import Past
 from backfill.execution.staging import Staging
@@ -100,7 +97,7 @@ def compute_late(context: Context, staging: Staging, stage: MergeStage) -> Compu
     if stage.again:
         late, gone, leaving = seen_again(context, stage.again)
     elif merges:
-        # There is only one.
+        # There is only one, or some tables would lack what others have counted.
         late, gone = merges[0].late, merges[0].past
     bots = late_bots(context, None if late is None else late.anew, every=bool(stage.again))
     quarantine = unusable(context, staging, stage.unseen, gone, closure, bots, leaving)

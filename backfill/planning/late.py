@@ -20,14 +20,7 @@ from backfill.planning.moved import moved
 from backfill.planning.reached import reached_files
 from backfill.planning.selection import Selection
 from backfill.planning.slicing import slices
-from backfill.planning.stages import (
-    Judged,
-    LateInputs,
-    MergeStage,
-    Moved,
-    Plan,
-    Rewritten,
-)
+from backfill.planning.stages import Judged, LateInputs, MergeStage, Moved, Plan, Rewritten
 from backfill.planning.touched_files import no_longer_open, rewritten
 from backfill.planning.whole_sessions import bots_key
 from backfill.printable import shown
