@@ -91,7 +91,7 @@ def changes(
     if isinstance(window, JoinWindow):
         own = list(window.own_columns(None if id in key else id))
     number = [LAST_EVENT] if isinstance(window, CountWindow) else []
-    _check_same(old, new, [*_key_of(old, window), *key, *ids, *times_of(window), *own, *number])
+    _check_same(old, new, [*key, *ids, *times_of(window), *own, *number, *_key_of(old, window)])
     before = _side(old, _OLD, key, window, rules)
     after = _side(new, _NEW, key, window, rules)
     if isinstance(window, SessionWindow) and by_place(window):
