@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from operator import or_
 
@@ -95,6 +95,28 @@ def sortable(type: T.DataType) -> bool:
 def is_collated(type: T.DataType) -> bool:
     """Whether different values can be equal by a collation, which their hashes are not."""
     return any(isinstance(part, T.StringType) and part != T.StringType() for part in _parts(type))
+
+
+def has_floats(type: T.DataType) -> bool:
+    """Whether values of this type are floating-point numbers, or hold some."""
+    return any(isinstance(part, T.FloatType | T.DoubleType) for part in _parts(type))
+
+
+def with_parts(
+    value: Column, type: T.DataType, change: Callable[[Column, T.DataType], Column]
+) -> Column:
+    """An array with each element changed, or a struct with each field.
+
+    Args:
+        value: the array or struct.
+        type: its type.
+        change: from an element or field, and its type, makes what stands in its place.
+    """
+    if isinstance(type, T.ArrayType):
+        return F.transform(value, lambda element: change(element, type.elementType))
+    assert isinstance(type, T.StructType)
+    fields = (change(value[field.name], field.dataType).alias(field.name) for field in type.fields)
+    return F.when(value.isNotNull(), F.struct(*fields))
 
 
 def _parts(type: T.DataType) -> Iterator[T.DataType]:

@@ -11,7 +11,7 @@ from pyspark.sql import Column, WindowSpec
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from backfill.columns import is_collated, sortable
+from backfill.columns import has_floats, is_collated, sortable, with_parts
 from backfill.errors import AggregateError
 from backfill.repeatable import CHANGES, INSTEAD, changing_function
 
@@ -258,25 +258,7 @@ def positive_zero(value: Column, type: T.DataType) -> Column:
     """-0.0 as 0.0, also in arrays and structs, so that the two are one; other values unchanged."""
     if isinstance(type, T.FloatType | T.DoubleType):
         return value + F.lit(0.0).cast(type)
-    if not _has_floats(type):
-        return value
-    if isinstance(type, T.ArrayType):
-        return F.transform(value, lambda item: positive_zero(item, type.elementType))
-    assert isinstance(type, T.StructType)
-    fields = [
-        positive_zero(value.getField(field.name), field.dataType).alias(field.name)
-        for field in type.fields
-    ]
-    return F.when(value.isNotNull(), F.struct(*fields))
-
-
-def _has_floats(type: T.DataType) -> bool:
-    """Whether arrays or structs of a type hold floating-point numbers."""
-    if isinstance(type, T.ArrayType):
-        return _has_floats(type.elementType)
-    if isinstance(type, T.StructType):
-        return any(_has_floats(field.dataType) for field in type.fields)
-    return isinstance(type, T.FloatType | T.DoubleType)
+    return with_parts(value, type, positive_zero) if has_floats(type) else value
 
 
 def in_order(given: Input) -> Column:

@@ -15,7 +15,7 @@ from backfill.execution.change import Computed, TableChange
 from backfill.execution.dropped import dropped_of
 from backfill.execution.gate import Rows
 from backfill.execution.quarantine import all_unusable
-from backfill.execution.retention import duplicates_of, ended, ended_windows, past
+from backfill.execution.retention import duplicates_of, ended, past_of_all
 from backfill.execution.staging import Staging
 from backfill.planning.bots import judged, reasons
 from backfill.planning.context import Context
@@ -65,11 +65,7 @@ def compute_full(context: Context, staging: Staging) -> Computed:
     limit = context.limit(horizon)
     gone = None
     if limit is not None and sums.first < limit:
-        ended_before = {
-            name: ended_windows(sliced, definition, limit)
-            for name, definition in definitions.items()
-        }
-        gone = past(context, usable, ended_before, limit)
+        gone = past_of_all(context, usable, sliced, limit)
     quarantine = all_unusable(staging, events if unusable else None, gone)
     check_rows(read, sums, quarantine.rows - (gone.rows if gone else 0))
     bots = sum(quarantine.reasons.get(reason, 0) for reason in reasons(context.spec))

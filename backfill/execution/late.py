@@ -21,7 +21,7 @@ from backfill.execution.late_rows import late_rows
 from backfill.execution.merged_windows import LATE, merged
 from backfill.execution.quarantine import unusable
 from backfill.execution.rebuild import Rebuild, behind, rebuilt
-from backfill.execution.retention import lasting, past_if_any
+from backfill.execution.retention import counts_of, lasting, past_if_any
 from backfill.execution.rewrite import rewrite_files
 from backfill.execution.run_result import Past
 from backfill.execution.staging import Staging
@@ -101,9 +101,9 @@ def compute_late(context: Context, staging: Staging, stage: MergeStage) -> Compu
         late, gone = merges[0].late, merges[0].past
     bots = late_bots(context, None if late is None else late.anew, every=bool(stage.again))
     quarantine = unusable(context, staging, stage.unseen, gone, closure, bots, leaving)
-    counts = {"read": 0, "accepted": 0, "duplicates": 0} if late is None else late.counts(gone)
-    counted = None
+    counts, counted = {"read": 0, "accepted": 0, "duplicates": 0}, None
     if late is not None:
+        counts = counts_of(late.read, late.sums, gone)
         counted = Counted(
             sliced=late.sliced,
             sums=late.sums.also,
@@ -150,7 +150,7 @@ def _merged(context: Context, staging: Staging, inputs: LateInputs) -> _Merged:
         computed[state.name] = windows
     every = {name: table_windows.every for name, table_windows in computed.items()}
     gone = past_if_any(context, late.events, every, sums, horizon)
-    facts = {"late": sums.accepted, **late.counts(gone)}
+    facts = {"late": sums.accepted, **counts_of(late.read, sums, gone)}
     few = sliced if sums.accepted <= FEW and went is None else None
     tables = []
     for state in states:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from backfill.columns import TIME, column
 from backfill.conservation import Totals
-from backfill.execution.retention import duplicates_of, ended_windows, past
+from backfill.execution.retention import past_of_all
 from backfill.execution.run_result import Past
 from backfill.operators.calendar import local_date
 from backfill.planning.bots import people, without
@@ -44,15 +44,6 @@ class LateEvents:
     sums: Totals
     read: int
     anew: JudgedAnew | None
-
-    def counts(self, gone: Past | None) -> dict[str, int]:
-        """The counts of a run; those of rows that cannot be used are not among them."""
-        return {
-            "read": self.read,
-            "accepted": self.sums.accepted - (gone.events if gone else 0),
-            # Copies of each other, and of events that were counted before.
-            "duplicates": duplicates_of(self.sums, gone) + self.read - self.sums.rows,
-        }
 
     def horizon(self, context: Context, names: Sequence[str]) -> int:
         """The largest event time, µs, of these events and of what the tables have counted."""
@@ -110,11 +101,7 @@ def seen_again(
     everyone = people(context, context.all_dates).events
     sliced = slices(context, everyone, names, computed_once)
     sliced = replace(sliced, frame=computed_once(sliced.frame))
-    ended = {
-        name: ended_windows(sliced, definition, limit)
-        for name, definition in context.definitions.items()
-    }
-    return late, past(context, late.events, ended, limit), leaving
+    return late, past_of_all(context, late.events, sliced, limit), leaving
 
 
 def _late_events(context: Context, late: Mapping[str, Dates]) -> tuple[DataFrame, int | None]:

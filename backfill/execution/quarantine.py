@@ -30,7 +30,7 @@ def unusable(
     staging: Staging,
     new: Sequence[str],
     past: Past | None,
-    closure: Dates | None,
+    closure: Dates,
     bots: BotRows | None,
     leaving: DataFrame | None,
     dates: Dates = ALL,
@@ -66,9 +66,8 @@ def unusable(
             added = True
             rows.append(bots.coming)
     every = bots is not None and bots.every
-    if every or leaving is not None:
-        # This depends on events of any date.
-        closure = None
+    # These depend on events of any date.
+    of_all = every or leaving is not None
     theirs = None if bots is None else bots.leaving
     frames = [frame for frame in (leaving, theirs) if frame is not None]
     leaving = reduce(DataFrame.unionByName, frames) if frames else None
@@ -87,7 +86,7 @@ def unusable(
         unusable=count,
         inputs={path: context.inputs[path] for path in new},
         absent=absent,
-        closure=closure,
+        closure=None if of_all else closure,
         facts={"quarantined": of_bots + (past.rows if past is not None else 0)},
     )
 

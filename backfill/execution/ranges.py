@@ -16,7 +16,7 @@ from backfill.execution.dropped import dropped_of
 from backfill.execution.full import nothing_usable
 from backfill.execution.lost_events import check_removed
 from backfill.execution.quarantine import unusable
-from backfill.execution.retention import duplicates_of, lasting, past_if_any
+from backfill.execution.retention import counts_of, lasting, past_if_any
 from backfill.execution.rewrite import rewrite_files
 from backfill.execution.staging import Staging
 from backfill.ledger.changed_inputs import dates_of
@@ -109,11 +109,7 @@ def compute_range(
     inside = last.traffic.events.where(inside_span(F.col(TIME), last.part.span))
     every = {name: windows.every for one in computed for name, windows in one.windows.items()}
     gone = past_if_any(context, inside, every, last.sums, horizon)
-    counts = {
-        "read": last.sums.rows,
-        "accepted": last.sums.accepted - (gone.events if gone else 0),
-        "duplicates": duplicates_of(last.sums, gone),
-    }
+    counts = counts_of(last.sums.rows, last.sums, gone)
     facts = {"from": dates.ranges[0][0], "to": dates.ranges[0][1], **counts}
     tables = [change for one in computed for change in _changes(context, one, horizon, facts)]
     closure = Dates.union([dates, *(change.closure for change in tables if change.closure)])

@@ -33,7 +33,7 @@ def ended(built: Built, limit: int) -> Column:
     return built.kind.reported_end() < limit
 
 
-def ended_windows(sliced: Sliced, definition: Definition, limit: int) -> Built:
+def _ended_windows(sliced: Sliced, definition: Definition, limit: int) -> Built:
     """The windows of these slices that have ended before the limit.
 
     Only slices and events that can be part of them are read.
@@ -95,6 +95,22 @@ def past(context: Context, events: DataFrame, windows: Mapping[str, Built], limi
     return Past(gone, rows, count, held)
 
 
+def past_of_all(context: Context, events: DataFrame, sliced: Sliced, limit: int) -> Past:
+    """As `past`, with the windows that all events make.
+
+    Args:
+        context: the run's context.
+        events: normalised and usable.
+        sliced: the slices of all events.
+        limit: µs.
+    """
+    ended_before = {
+        name: _ended_windows(sliced, definition, limit)
+        for name, definition in context.definitions.items()
+    }
+    return past(context, events, ended_before, limit)
+
+
 def past_if_any(
     context: Context, events: DataFrame, windows: Mapping[str, Built], sums: Totals, horizon: int
 ) -> Past | None:
@@ -116,6 +132,21 @@ def past_if_any(
 def duplicates_of(sums: Totals, gone: Past | None) -> int:
     """How many rows were copies of events that count."""
     return sums.rows - sums.accepted - (gone.rows - gone.events if gone else 0)
+
+
+def counts_of(read: int, sums: Totals, gone: Past | None) -> dict[str, int]:
+    """The counts of a run over part of the events.
+
+    Args:
+        read: how many usable rows were read, including copies of events that were counted before.
+        sums: the totals of the events.
+        gone: what is beyond retention.
+    """
+    return {
+        "read": read,
+        "accepted": sums.accepted - (gone.events if gone else 0),
+        "duplicates": duplicates_of(sums, gone) + read - sums.rows,
+    }
 
 
 def lasting(context: Context, built: Built, horizon: int) -> Column:

@@ -58,10 +58,7 @@ def _bounds(dates: Dates, zone: str) -> tuple[int, int] | None:
 
 def dates_of(replacements: Iterable[Replaced]) -> Dates:
     """All dates on which events of replaced inputs can be in windows."""
-    dates = NONE
-    for replacement in replacements:
-        dates |= replacement.dates
-    return dates
+    return Dates.union(replacement.dates for replacement in replacements)
 
 
 def counted_by(

@@ -13,7 +13,16 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.window import Window as Over
 
-from backfill.columns import EVENT_TIME, HOLDS_FROM, LAST, LAST_EVENT, START, column, key_name
+from backfill.columns import (
+    EVENT_TIME,
+    HOLDS_FROM,
+    LAST,
+    LAST_EVENT,
+    START,
+    column,
+    key_name,
+    with_parts,
+)
 from backfill.engines import Rules
 from backfill.errors import ColumnError
 from backfill.kinds import of_each_event, times_of
@@ -350,10 +359,4 @@ def _comparable(value: Column, kind: T.DataType) -> Column:
             value, lambda _, map_value: _comparable(map_value, kind.valueType)
         )
         return F.array_sort(F.map_entries(values))
-    if isinstance(kind, T.ArrayType):
-        return F.transform(value, lambda element: _comparable(element, kind.elementType))
-    assert isinstance(kind, T.StructType)
-    fields = (
-        _comparable(value[field.name], field.dataType).alias(field.name) for field in kind.fields
-    )
-    return F.when(value.isNotNull(), F.struct(*fields))
+    return with_parts(value, kind, _comparable)

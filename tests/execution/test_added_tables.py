@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from backfill.errors import JobFileError
 from backfill.execution.run_result import RunResult
-from tests.execution.world import World, at, day
+from tests.execution.world import HOUR, MINUTE, World, at, day
 from tests.memory_store import MemoryStore
 from tests.reference import Event
 
@@ -33,11 +32,6 @@ def add(world: World) -> None:
     world.write_job()
 
 
-def quarantined(world: World) -> list[tuple[str, str | None]]:
-    rows = world._table("quarantine").to_pylist()
-    return sorted((row["reason"], json.loads(row["raw"]).get("user") or "") for row in rows)
-
-
 def check_counts(result: RunResult | None, read: int, accepted: int, **quarantined: int) -> None:
     assert result is not None
     assert (result.read, result.accepted, result.duplicates) == (read, accepted, 0)
@@ -55,7 +49,7 @@ def test_late_bots(spark: SparkSession, tmp_path: Path) -> None:
     check_counts(world.recompute(), 3, 1, many=2)
     world.check()
     # And a row that was counted before is a bot's now.
-    assert quarantined(world) == [("many", "a")] * 3 + [("no_key", "")]
+    assert world.quarantined() == [("many", "a")] * 3 + [("no_key", "")]
 
 
 def test_events_beyond_retention(spark: SparkSession, tmp_path: Path) -> None:
@@ -65,12 +59,12 @@ def test_events_beyond_retention(spark: SparkSession, tmp_path: Path) -> None:
     add(world)
     world.run_all()
     beyond = [("beyond_retention", key) for key in ("a", "a", "old")]
-    assert quarantined(world) == [*beyond, ("no_key", "")]
+    assert world.quarantined() == [*beyond, ("no_key", "")]
     assert world.job.restore(first).untouched == ("sessions",)
     world.write("2", [Event("b", at(3, 8), 1, "b")])
     # One of the tables has counted the second file, but the quarantine has forgotten it.
     check_counts(world.recompute(), 3, 2, beyond_retention=1)
-    assert ("beyond_retention", "old") in quarantined(world)
+    assert ("beyond_retention", "old") in world.quarantined()
     assert world.recompute() is None
 
 
@@ -78,19 +72,17 @@ def test_a_table_with_longer_windows(spark: SparkSession, tmp_path: Path) -> Non
     """What was beyond retention is in a window of a table that was added since."""
     world = world_of(spark, tmp_path, retention="40h")
     # Half an hour after this the windows of three hours have ended, and the session goes on.
-    start = at(2, 9) - 40 * 3_600_000_000
-    late = [
-        Event("b", start - 4 * 3_600_000_000 + n * 1_500_000_000, 1, f"b{n}") for n in range(12)
-    ]
+    start = at(2, 9) - 44 * HOUR
+    late = [Event("b", start + n * 25 * MINUTE, 1, f"b{n}") for n in range(12)]
     world.write("1", late)
     world.recompute()
-    before = quarantined(world)
+    before = world.quarantined()
     assert ("beyond_retention", "b") in before
     add(world)
     world.job.run(spark, start=day(0), end=day(3))
-    held = sorted(quarantined(world))
+    held = world.quarantined()
     world.run_all()
-    assert quarantined(world) == held != before
+    assert world.quarantined() == held != before
 
 
 def test_a_run_that_was_cut_short(spark: SparkSession, tmp_path: Path) -> None:
@@ -99,12 +91,12 @@ def test_a_run_that_was_cut_short(spark: SparkSession, tmp_path: Path) -> None:
     first = world.job.history()[0]["run_id"]
     world.write("1", [OLD, Event(None, at(2, 8)), Event("a", at(2, 10), 3, "3")])
     world.recompute()
-    wanted = quarantined(world)
+    wanted = world.quarantined()
     assert ("beyond_retention", "old") in wanted
     forget(world, first)
-    assert quarantined(world) != wanted
+    assert world.quarantined() != wanted
     check_counts(world.recompute(), 3, 1, beyond_retention=1, no_key=1)
-    assert quarantined(world) == wanted
+    assert world.quarantined() == wanted
     assert world.recompute() is None
 
 
@@ -124,7 +116,7 @@ def test_a_first_run_of_one_date(spark: SparkSession, tmp_path: Path) -> None:
     world.job.run(spark, date=day(2))
     # It has two files to look through for rows that are no events.
     check_counts(world.recompute(), 0, 0)
-    assert quarantined(world) == []
+    assert world.quarantined() == []
 
 
 def test_a_table_and_events_that_become_a_bot_s(spark: SparkSession, tmp_path: Path) -> None:
@@ -136,17 +128,15 @@ def test_a_table_and_events_that_become_a_bot_s(spark: SparkSession, tmp_path: P
     world.write("2", [Event("u", at(1, 0, 20), 1, "u2")])
     add(world)
     world.job.run(spark, date=day(1))
-    held = quarantined(world)
+    held = world.quarantined()
     assert held.count(("many", "u")) == 3
     assert ("beyond_retention", "u") not in held
     assert ("beyond_retention", "o") in held
     world.run_all()
-    assert quarantined(world) == held
+    assert world.quarantined() == held
 
 
-def test_one_more_table_in_chunks(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_more_table_in_chunks(spark: SparkSession, tmp_path: Path) -> None:
     """Tables that have counted the same but cover other dates need no event judged again."""
     world = world_of(spark, tmp_path, bots=BOTS)
     add(world)
@@ -165,25 +155,25 @@ def test_rows_of_an_input_that_is_gone(spark: SparkSession, tmp_path: Path) -> N
     world.write("2", [Event("b", at(2, 3), 1, "b"), Event(None, at(2, 4))])
     world.recompute()
     run = world.job.history()[0]["run_id"]
-    assert len(quarantined(world)) == 4
+    assert len(world.quarantined()) == 4
     bad = world.files["1"]
     world.remove("1")
     # A run of other dates leaves what the input held, and its rows.
     world.run(2, 3)
-    assert len(quarantined(world)) == 4
+    assert len(world.quarantined()) == 4
     world.run(1, 2)
     world.check()
-    assert quarantined(world) == [("no_key", ""), ("no_key", "")]
+    assert world.quarantined() == [("no_key", ""), ("no_key", "")]
     # A run that was killed before the quarantine's turn leaves that to the next one.
     forget(world, run)
-    assert len(quarantined(world)) == 4
+    assert len(world.quarantined()) == 4
     world.run(0, 1)
-    assert quarantined(world) == [("no_key", ""), ("no_key", "")]
+    assert world.quarantined() == [("no_key", ""), ("no_key", "")]
     # The input comes back, and so do its rows.
     world.write("1", bad)
     world.recompute()
     world.check()
-    assert len(quarantined(world)) == 4
+    assert len(world.quarantined()) == 4
 
 
 def test_changes_since_before_a_table_was_added(spark: SparkSession, tmp_path: Path) -> None:

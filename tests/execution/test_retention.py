@@ -42,11 +42,6 @@ def world(spark: SparkSession, tmp_path: Path) -> World:
     return world
 
 
-def quarantined(world: World) -> list[tuple[str, str]]:
-    rows = world.job.table("quarantine", world.spark).select("reason", "raw").collect()
-    return sorted((row["reason"], row["raw"].split('"user":"')[1].split('"')[0]) for row in rows)
-
-
 def check(world: World) -> None:
     """Checks for the windows of a rebuild without retention that do not end before the limit."""
     expected = {
@@ -61,7 +56,7 @@ def check(world: World) -> None:
     }
     for name, rows in expected.items():
         assert {row[:3] for row in world.rows(name)} == rows, name
-    assert quarantined(world) == [("beyond_retention", "gone")] * 2
+    assert world.quarantined() == [("beyond_retention", "gone")] * 2
 
 
 def test_a_full_run_quarantines_what_is_beyond_retention(world: World) -> None:
@@ -99,7 +94,7 @@ def test_copies_of_an_event_beyond_retention_are_all_quarantined(
     world.write("a", [Event("now", at(3, 12), 1, "x"), *[Event("gone", at(1), 1, "y")] * 2])
     result = world.job.run(spark)
     assert (result.read, result.accepted, result.duplicates) == (3, 1, 0)
-    assert quarantined(world) == [("beyond_retention", "gone")] * 2
+    assert world.quarantined() == [("beyond_retention", "gone")] * 2
 
 
 @pytest.mark.slow

@@ -401,6 +401,11 @@ class World:
                 counts[(row["reason"], Path(row["source"]).stem, *map(str, values))] += 1
         return counts
 
+    def quarantined(self) -> list[tuple[str, str]]:
+        """The quarantine's rows: reason and key, which is empty if there is none."""
+        rows = self._table("quarantine").to_pylist()
+        return sorted((row["reason"], json.loads(row["raw"]).get("user") or "") for row in rows)
+
     def on_covered(self, name: str, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """The rows of windows that start on a date that the table covers."""
         covered = self.covered(name)
